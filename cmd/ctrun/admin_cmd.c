@@ -43,45 +43,46 @@ static int complain(const struct verb *verb, int code, const char *text)
 /* The command's own words go into the request, those that say where the job is into `rest`, which
  * has room for two more than there are; `job` takes "--rdzv_id=ID". Returns how many these are, or
  * a negative code. */
-static int read_words(const struct verb *verb, int argc, char **argv, struct admin_request *request,
-                      struct ct_buf *job, char **rest, struct ct_error *err)
+static int parse_arguments(const struct verb *verb, int argc, char **argv,
+                           struct admin_request *request, struct ct_buf *job, char **rest,
+                           struct ct_error *err)
 {
     const bool of_host = verb->verb != CT_ADMIN_STATUS;
     const char *id = NULL, *host = NULL, *reason = "";
     bool json = false;
-    const struct ct_word options[] = {
-        {"job", CT_WORD_TEXT, &id},
-        {of_host ? "reason" : "json", of_host ? CT_WORD_TEXT : CT_WORD_FLAG,
+    const struct ct_option options[] = {
+        {"job", CT_OPTION_TEXT, &id},
+        {of_host ? "reason" : "json", of_host ? CT_OPTION_TEXT : CT_OPTION_FLAG,
          of_host ? (void *)&reason : &json},
-        {"watch", CT_WORD_FLAG, &request->watch},
-        {"for", CT_WORD_TIME, &request->ask.admin.for_ms},
+        {"watch", CT_OPTION_FLAG, &request->watch},
+        {"for", CT_OPTION_TIME, &request->ask.admin.for_ms},
     };
     /* status alone watches, cordon alone has a time */
-    struct ct_cli_options words = {.command = verb->name,
-                                   .options = options,
-                                   .option_count = verb->verb == CT_ADMIN_STATUS ? 3 : 2,
-                                   .places = &host,
-                                   .room = of_host,
-                                   .rest = rest};
-    const struct ct_word cordon[] = {options[0], options[1], options[3]};
+    struct ct_cli_options cli = {.command = verb->name,
+                                 .options = options,
+                                 .option_count = verb->verb == CT_ADMIN_STATUS ? 3 : 2,
+                                 .places = &host,
+                                 .room = of_host,
+                                 .rest = rest};
+    const struct ct_option cordon[] = {options[0], options[1], options[3]};
 
     if (verb->verb == CT_ADMIN_CORDON) {
-        words.options = cordon;
-        words.option_count = CT_COUNT(cordon);
+        cli.options = cordon;
+        cli.option_count = CT_COUNT(cordon);
     }
-    int code = ct_cli_options_read(&words, argc - 1, argv + 1, err);
-    if (code == 0 && of_host && words.count == 0)
+    int code = ct_cli_options_read(&cli, argc - 1, argv + 1, err);
+    if (code == 0 && of_host && cli.count == 0)
         code = ct_error_set(err, CT_EUSAGE, "which host? Name it as `ctrun status` shows it");
     if (code != 0)
         return code;
     if (id != NULL) {
         (void)ct_buf_printf(job, "--rdzv_id=%s", id);
-        rest[words.rest_count++] = (char *)(uintptr_t)ct_buf_str(job);
+        rest[cli.rest_count++] = (char *)(uintptr_t)ct_buf_str(job);
     }
     request->ask.admin.json = json;
     request->ask.admin.reason = reason;
     request->ask.admin.host = of_host ? host : "";
-    return words.rest_count;
+    return cli.rest_count;
 }
 
 static int print(const struct ct_buf *text, bool on_clear_screen)
@@ -180,7 +181,7 @@ int ct_cmd_admin(int argc, char **argv)
         return complain(verb, CT_ENOMEM, "out of memory");
     ct_buf_init(&job, 0);
     request.ask.admin.verb = (uint8_t)verb->verb;
-    int count = read_words(verb, argc, argv, &request, &job, rest, &err);
+    int count = parse_arguments(verb, argc, argv, &request, &job, rest, &err);
     int status = count < 0 ? complain(verb, count, err.text) : run(verb, &request, count, rest);
     ct_buf_deinit(&job);
     free(rest);

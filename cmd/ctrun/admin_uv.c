@@ -80,10 +80,10 @@ static void on_open(struct ct_conn *conn)
 static void on_late(uv_timer_t *timer);
 
 /* One of several parts of the answer has come; NULL: none did in time. */
-static void take_part(struct question *question, const struct ct_message *message)
+static void receive_part(struct question *question, const struct ct_message *message)
 {
     struct ct_message next = {.type = 0};
-    bool is_last = question->request->take(question->request->context, message, &next);
+    bool is_last = question->request->on_answer(question->request->context, message, &next);
     int rc = 0;
 
     question->partial = true;
@@ -111,8 +111,8 @@ static void on_message(struct ct_conn *conn, const struct ct_message *message)
         else if (ct_buf_append(question->text, reply->text.data, reply->text.size) != 0)
             (void)ct_error_set(question->err, CT_ENOMEM, "no memory for the answer");
         answer(question, reply->code);
-    } else if (question->request->take != NULL && !question->answered) {
-        take_part(question, message);
+    } else if (question->request->on_answer != NULL && !question->answered) {
+        receive_part(question, message);
     }
 }
 
@@ -135,7 +135,7 @@ static void on_late(uv_timer_t *timer)
     if (question->answered)
         return;
     if (question->partial)
-        take_part(question, NULL);
+        receive_part(question, NULL);
     else
         answer(question, ct_error_set(question->err, CT_ETIMEOUT, "%s did not answer within %u s",
                                       ct_conn_peer(question->conn), question->answer_ms / 1000));
@@ -208,12 +208,12 @@ static int ask_list(struct question *question, const char *list, const struct ct
 }
 
 /* An order is for one job: which, when several are hosted here? */
-static int too_many(char paths[][MEET_PATH], size_t count, struct ct_error *err)
+static int too_many(char paths[][LOCAL_SOCKET_BYTES], size_t count, struct ct_error *err)
 {
     char list[512] = "";
     size_t used = 0;
 
-    for (size_t i = 0; i < count && used + MEET_PATH + 8 < sizeof list; i++)
+    for (size_t i = 0; i < count && used + LOCAL_SOCKET_BYTES + 8 < sizeof list; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, " unix:%s", paths[i]);
     return ct_error_set(err, CT_EUSAGE,
                         "several jobs of yours are hosted on this machine; name one with "
@@ -226,7 +226,7 @@ static int too_many(char paths[][MEET_PATH], size_t count, struct ct_error *err)
 /* One of several that are asked at once. */
 struct part {
     struct question question;
-    char endpoint[MEET_PATH + 8];
+    char endpoint[LOCAL_SOCKET_BYTES + 8];
     struct ct_buf text;
     struct ct_error err;
 };
@@ -270,7 +270,7 @@ static void add_part(const struct part *part, bool is_only, bool json, struct ct
 
 /* Every ctrun of this user on this machine, for status. The error is that of one that answered, as
  * far as there is one. */
-static int ask_all(struct question *question, char paths[][MEET_PATH], size_t count)
+static int ask_all(struct question *question, char paths[][LOCAL_SOCKET_BYTES], size_t count)
 {
     struct part *parts = calloc(count, sizeof *parts);
     bool json = question->request->ask.admin.json != 0;
@@ -280,8 +280,8 @@ static int ask_all(struct question *question, char paths[][MEET_PATH], size_t co
     if (parts == NULL)
         return ct_error_set(question->err, CT_ENOMEM, "out of memory");
     for (size_t i = 0; i < count; i++)
-        (void)snprintf(parts[i].endpoint, sizeof parts[i].endpoint, "unix:%.*s", MEET_PATH - 1,
-                       paths[i]);
+        (void)snprintf(parts[i].endpoint, sizeof parts[i].endpoint, "unix:%.*s",
+                       LOCAL_SOCKET_BYTES - 1, paths[i]);
     int rc = ask_together(question, parts, count);
     for (size_t i = 0; i < count && rc == 0; i++) {
         const struct question *asked = &parts[i].question;
@@ -301,13 +301,13 @@ static int ask_all(struct question *question, char paths[][MEET_PATH], size_t co
 
 /* Each until one answers: an order goes to the only one there is, a look to that with such a job.
  */
-static int ask_in_turn(struct question *question, char paths[][MEET_PATH], size_t count)
+static int ask_in_turn(struct question *question, char paths[][LOCAL_SOCKET_BYTES], size_t count)
 {
-    char endpoint[MEET_PATH + 8];
+    char endpoint[LOCAL_SOCKET_BYTES + 8];
     struct ct_error none = {0};
 
     for (size_t i = 0; i < count; i++) {
-        (void)snprintf(endpoint, sizeof endpoint, "unix:%.*s", MEET_PATH - 1, paths[i]);
+        (void)snprintf(endpoint, sizeof endpoint, "unix:%.*s", LOCAL_SOCKET_BYTES - 1, paths[i]);
         if (ask(question, endpoint, NULL) == 0)
             return 0;
         if (question->answered && (none.code == 0 || none.code == CT_ENOTFOUND))
@@ -319,14 +319,14 @@ static int ask_in_turn(struct question *question, char paths[][MEET_PATH], size_
 
 static int ask_local(struct question *question)
 {
-    char paths[MEET_SOCKETS][MEET_PATH];
-    size_t count = meet_find(environ, paths);
+    char paths[LOCAL_SOCKETS_MAX][LOCAL_SOCKET_BYTES];
+    size_t count = local_socket_find(environ, paths);
     const struct ct_message *asked = &question->request->ask;
     bool is_status = asked->type == CT_MSG_ADMIN && asked->admin.verb == CT_ADMIN_STATUS;
-    bool is_look = asked->type == CT_MSG_FLIGHT_QUERY && question->job[0] != '\0';
+    bool is_query = asked->type == CT_MSG_FLIGHT_QUERY && question->job[0] != '\0';
     int rc = 0;
 
-    if (count > 1 && !is_status && !is_look)
+    if (count > 1 && !is_status && !is_query)
         return too_many(paths, count, question->err);
     *question->err = (struct ct_error){0};
     if (count > 0)

@@ -10,20 +10,20 @@
 #include "config/config.h"
 #include "wire/wire.h"
 
-/* What a command line comes to: the job's whereabouts, the question. */
+/* A parsed command line: where the job is found, and the request. */
 struct admin_request {
     struct ct_config cfg;
     struct ct_message ask; /* ADMIN or FLIGHT_QUERY; its strings are argv's or literals */
     bool watch;            /* status: again and again */
     char author[256];
 
-    /* Answers other than ADMIN_REPLY and REFUSE, if any come: true, it was the last. NULL: nothing
-     * came for 3 s. What is left in `ret_next` is sent (type 0: nothing). */
-    bool (*take)(void *context, const struct ct_message *answer, struct ct_message *ret_next);
+    /* Receive an answer other than ADMIN_REPLY and REFUSE; NULL: none arrived for 3 s. Returns true
+     * after the last. `ret_next` is sent next, unless its type is 0. */
+    bool (*on_answer)(void *context, const struct ct_message *answer, struct ct_message *ret_next);
     void *context;
 };
 
-/* USER@HOST, who asks. */
+/* Set the author of the request: USER@HOST. */
 void admin_sign(struct admin_request *request);
 
 /* Ask and append the answer's text to `ret_text`. 0, or the code of the answer or of the connection

@@ -36,7 +36,7 @@ static int work(int argc, char **argv)
     return code == 0 ? 0 : fail(code, &err);
 }
 
-static bool says(int argc, char **argv, const char *option)
+static bool has_option(int argc, char **argv, const char *option)
 {
     for (int i = 0; i < argc; i++)
         if (ct_starts_with(argv[i], option))
@@ -44,36 +44,36 @@ static bool says(int argc, char **argv, const char *option)
     return false;
 }
 
-static int takes(int argc, char **argv)
+static int argument_count(int argc, char **argv)
 {
     return ct_bench_option_words(argc, (const char *const *)argv);
 }
 
-/* ctrun [options of run] --no_python ctrun bench worker [options of the bench], in `words`, which
- * has room for `argc` and 8 more. Returns how many; *ret_own is where the bench's begin. */
-static int split_words(int argc, char **argv, char *self, char **words, int *ret_own)
+/* ctrun [options of run] --no_python ctrun bench worker [options of the bench], in `arguments`,
+ * which has room for `argc` and 8 more. Returns how many; *ret_own is where the bench's begin. */
+static int split_arguments(int argc, char **argv, char *self, char **arguments, int *ret_own)
 {
     static char plain[] = "--log_line_prefix_template= ", no_python[] = "--no_python",
                 two[] = "--nproc_per_node=2", bench[] = "bench", worker[] = "worker";
     char *const between[] = {no_python, self, bench, worker};
     int count = 0;
 
-    words[count++] = bench;
-    if (!says(argc, argv, "--nproc"))
-        words[count++] = two;
-    words[count++] = plain;
+    arguments[count++] = bench;
+    if (!has_option(argc, argv, "--nproc"))
+        arguments[count++] = two;
+    arguments[count++] = plain;
     for (int i = 0, taken; i < argc; i += CT_MAX(taken, 1)) {
-        taken = takes(argc - i, argv + i);
+        taken = argument_count(argc - i, argv + i);
         if (taken == 0)
-            words[count++] = argv[i];
+            arguments[count++] = argv[i];
     }
     for (size_t i = 0; i < CT_COUNT(between); i++)
-        words[count++] = between[i];
+        arguments[count++] = between[i];
     *ret_own = count;
     for (int i = 0, taken; i < argc; i += CT_MAX(taken, 1)) {
-        taken = takes(argc - i, argv + i);
+        taken = argument_count(argc - i, argv + i);
         for (int j = 0; j < taken; j++)
-            words[count++] = argv[i + j];
+            arguments[count++] = argv[i + j];
     }
     return count;
 }
@@ -84,18 +84,18 @@ static int launch(int argc, char **argv)
     struct ct_bench_options options;
     struct ct_error err = {0};
     char self[PATH_MAX] = "";
-    char **words = calloc((size_t)argc + 8, sizeof *words);
+    char **arguments = calloc((size_t)argc + 8, sizeof *arguments);
     int own, status;
 
-    if (words == NULL || readlink("/proc/self/exe", self, sizeof self - 1) < 0) {
-        free(words);
+    if (arguments == NULL || readlink("/proc/self/exe", self, sizeof self - 1) < 0) {
+        free(arguments);
         (void)ct_error_set(&err, CT_EUNAVAILABLE, "this program's own path cannot be read");
         return fail(CT_EUNAVAILABLE, &err);
     }
-    int count = split_words(argc, argv, self, words, &own);
-    int code = ct_bench_read(count - own, (const char *const *)words + own, &options, &err);
-    status = code == 0 ? ct_run_job(count, words, true) : fail(code, &err);
-    free(words);
+    int count = split_arguments(argc, argv, self, arguments, &own);
+    int code = ct_bench_read(count - own, (const char *const *)arguments + own, &options, &err);
+    status = code == 0 ? ct_run_job(count, arguments, true) : fail(code, &err);
+    free(arguments);
     return status;
 }
 

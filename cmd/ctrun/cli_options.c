@@ -18,19 +18,19 @@ static bool same_name(const char *name, const char *text, size_t length)
     return i == length && name[i] == '\0';
 }
 
-static const struct ct_word *find(const struct ct_cli_options *words, const char *text)
+static const struct ct_option *find(const struct ct_cli_options *cli, const char *text)
 {
     size_t length = strcspn(text, "=");
 
-    for (size_t i = 0; i < words->option_count; i++)
-        if (same_name(words->options[i].name, text, length))
-            return &words->options[i];
+    for (size_t i = 0; i < cli->option_count; i++)
+        if (same_name(cli->options[i].name, text, length))
+            return &cli->options[i];
     return NULL;
 }
 
-static int add_text(struct ct_word_texts *texts, const char *value)
+static int add_text(struct ct_option_texts *texts, const char *value)
 {
-    if (texts->count == CT_WORD_TEXTS_MAX)
+    if (texts->count == CT_OPTION_TEXTS_MAX)
         return CT_ELIMIT;
     texts->at[texts->count++] = value;
     return 0;
@@ -38,61 +38,63 @@ static int add_text(struct ct_word_texts *texts, const char *value)
 
 /* What a value of a type is, for one that is not. */
 static const char *const wanted[] = {
-    [CT_WORD_TEXT] = "a text",
-    [CT_WORD_TEXTS] = "a text",
-    [CT_WORD_NUMBER] = "a whole number",
-    [CT_WORD_REAL] = "a number",
-    [CT_WORD_BYTES] = "a size such as 40GB or 64MiB",
-    [CT_WORD_TIME] = "a time such as 30m or 2h",
-    [CT_WORD_FLAG] = "true or false",
+    [CT_OPTION_TEXT] = "a text",
+    [CT_OPTION_TEXTS] = "a text",
+    [CT_OPTION_NUMBER] = "a whole number",
+    [CT_OPTION_REAL] = "a number",
+    [CT_OPTION_BYTES] = "a size such as 40GB or 64MiB",
+    [CT_OPTION_TIME] = "a time such as 30m or 2h",
+    [CT_OPTION_FLAG] = "true or false",
 };
 
-static int read_value(const struct ct_word *word, const char *value, struct ct_error *err)
+static int read_value(const struct ct_option *option, const char *value, struct ct_error *err)
 {
     uint64_t number = 0;
     int code = 0;
 
-    switch (word->type) {
-    case CT_WORD_TEXT:
-        *(const char **)word->to = value;
+    switch (option->type) {
+    case CT_OPTION_TEXT:
+        *(const char **)option->to = value;
         break;
-    case CT_WORD_TEXTS:
-        code = add_text(word->to, value);
+    case CT_OPTION_TEXTS:
+        code = add_text(option->to, value);
         break;
-    case CT_WORD_NUMBER:
-        code = ct_parse_i64(value, word->to);
+    case CT_OPTION_NUMBER:
+        code = ct_parse_i64(value, option->to);
         break;
-    case CT_WORD_REAL:
-        code = ct_parse_f64(value, word->to);
+    case CT_OPTION_REAL:
+        code = ct_parse_f64(value, option->to);
         break;
-    case CT_WORD_BYTES:
+    case CT_OPTION_BYTES:
         code = ct_parse_bytes(value, &number);
         code = code == 0 && number == 0 ? CT_EUSAGE : code;
         break;
-    case CT_WORD_TIME:
+    case CT_OPTION_TIME:
         code = ct_parse_duration_ms(value, &number);
         code = code == 0 && number == 0 ? CT_EUSAGE : code;
         break;
-    case CT_WORD_FLAG:
-        code = ct_parse_bool(value, word->to);
+    case CT_OPTION_FLAG:
+        code = ct_parse_bool(value, option->to);
         break;
     }
-    if (code == 0 && (word->type == CT_WORD_BYTES || word->type == CT_WORD_TIME))
-        *(uint64_t *)word->to = number;
+    if (code == 0 && (option->type == CT_OPTION_BYTES || option->type == CT_OPTION_TIME))
+        *(uint64_t *)option->to = number;
     if (code == CT_ELIMIT)
-        return ct_error_set(err, CT_EUSAGE, "--%s comes more than %d times", word->name,
-                            CT_WORD_TEXTS_MAX);
+        return ct_error_set(err, CT_EUSAGE, "--%s comes more than %d times", option->name,
+                            CT_OPTION_TEXTS_MAX);
     return code == 0 ? 0
-                     : ct_error_set(err, CT_EUSAGE, "--%s wants %s, not \"%.64s\"", word->name,
-                                    wanted[word->type], value);
+                     : ct_error_set(err, CT_EUSAGE, "--%s wants %s, not \"%.64s\"", option->name,
+                                    wanted[option->type], value);
 }
 
 /* The option in argv[at], with its value there or in the next word; returns how many it took. */
-static int read_option(const struct ct_word *word, int argc, char *const *argv, int at,
+static int read_option(const struct ct_option *option, int argc, char *const *argv, int at,
                        struct ct_error *err)
 {
     const char *equals = strchr(argv[at], '=');
-    const char *value = equals != NULL ? equals + 1 : word->type == CT_WORD_FLAG ? "true" : NULL;
+    const char *value = equals != NULL                   ? equals + 1
+                        : option->type == CT_OPTION_FLAG ? "true"
+                                                         : NULL;
     int taken = 1;
 
     if (value == NULL && at + 1 < argc) {
@@ -100,28 +102,28 @@ static int read_option(const struct ct_word *word, int argc, char *const *argv, 
         taken = 2;
     }
     if (value == NULL)
-        return ct_error_set(err, CT_EUSAGE, "--%s wants a value: %s", word->name,
-                            wanted[word->type]);
-    int code = read_value(word, value, err);
+        return ct_error_set(err, CT_EUSAGE, "--%s wants a value: %s", option->name,
+                            wanted[option->type]);
+    int code = read_value(option, value, err);
     return code != 0 ? code : taken;
 }
 
 /* An option of the configuration and its value go on to who reads these. */
-static int pass_on(struct ct_cli_options *words, int argc, char *const *argv, int at,
+static int pass_on(struct ct_cli_options *cli, int argc, char *const *argv, int at,
                    struct ct_error *err)
 {
-    int takes = words->rest == NULL
+    int width = cli->rest == NULL
                     ? 0
-                    : ct_config_option_takes(argv[at], at + 1 < argc ? argv[at + 1] : NULL);
+                    : ct_config_option_width(argv[at], at + 1 < argc ? argv[at + 1] : NULL);
 
-    if (takes == 0)
-        return ct_command_unknown(words->command, argv[at], err);
-    for (int i = 0; i < takes; i++)
-        words->rest[words->rest_count++] = argv[at + i];
-    return takes;
+    if (width == 0)
+        return ct_command_unknown(cli->command, argv[at], err);
+    for (int i = 0; i < width; i++)
+        cli->rest[cli->rest_count++] = argv[at + i];
+    return width;
 }
 
-int ct_cli_options_read(struct ct_cli_options *words, int argc, char *const *argv,
+int ct_cli_options_read(struct ct_cli_options *cli, int argc, char *const *argv,
                         struct ct_error *err)
 {
     bool options = true;
@@ -131,17 +133,17 @@ int ct_cli_options_read(struct ct_cli_options *words, int argc, char *const *arg
         if (options && strcmp(argv[i], "--") == 0) {
             options = false;
         } else if (options && argv[i][0] == '-' && argv[i][1] != '\0') {
-            const struct ct_word *word =
-                ct_starts_with(argv[i], "--") ? find(words, argv[i] + 2) : NULL;
-            taken = word != NULL ? read_option(word, argc, argv, i, err)
-                                 : pass_on(words, argc, argv, i, err);
+            const struct ct_option *option =
+                ct_starts_with(argv[i], "--") ? find(cli, argv[i] + 2) : NULL;
+            taken = option != NULL ? read_option(option, argc, argv, i, err)
+                                   : pass_on(cli, argc, argv, i, err);
             if (taken < 0)
                 return taken;
-        } else if (words->count == words->room) {
+        } else if (cli->count == cli->room) {
             return ct_error_set(err, CT_EUSAGE, "\"%s\" is one word too many; see ctrun help %s",
-                                argv[i], words->command);
+                                argv[i], cli->command);
         } else {
-            words->places[words->count++] = argv[i];
+            cli->places[cli->count++] = argv[i];
         }
     }
     return 0;

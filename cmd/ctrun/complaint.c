@@ -17,15 +17,15 @@ static bool in_json; /* of the one command that this process is */
 void ct_complaints_open(char *const *argv)
 {
     static const char *const names[] = {"--log_format", "--log-format", "--log.format"};
-    const char *wish = getenv("CTRUN_LOG_FORMAT");
+    const char *format = getenv("CTRUN_LOG_FORMAT");
 
     for (size_t i = 1; argv[i] != NULL && strcmp(argv[i], "--") != 0; i++) {
         size_t length = strcspn(argv[i], "=");
         for (size_t j = 0; j < sizeof names / sizeof names[0]; j++)
             if (strlen(names[j]) == length && strncmp(argv[i], names[j], length) == 0)
-                wish = argv[i][length] == '=' ? argv[i] + length + 1 : argv[i + 1];
+                format = argv[i][length] == '=' ? argv[i] + length + 1 : argv[i + 1];
     }
-    in_json = wish != NULL && strcmp(wish, "json") == 0;
+    in_json = format != NULL && strcmp(format, "json") == 0;
 }
 
 bool ct_complaints_in_json(void)
@@ -34,7 +34,7 @@ bool ct_complaints_in_json(void)
 }
 
 /* Text as it is: it may have several lines. */
-static void say(const char *who, enum ct_log_level level, const char *text)
+static void print_message(const char *who, enum ct_log_level level, const char *text)
 {
     static const int stderr_fd = STDERR_FILENO;
     struct ct_log log;
@@ -54,13 +54,13 @@ static void say(const char *who, enum ct_log_level level, const char *text)
 
 int ct_command_fail(const char *who, int code, const char *text)
 {
-    say(who, CT_LOG_ERROR, text);
+    print_message(who, CT_LOG_ERROR, text);
     return ct_exit_status(code);
 }
 
 void ct_command_warn(const char *who, const char *text)
 {
-    say(who, CT_LOG_WARN, text);
+    print_message(who, CT_LOG_WARN, text);
 }
 
 void ct_command_note(const char *format, ...)
@@ -71,5 +71,5 @@ void ct_command_note(const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    say("ctrun", CT_LOG_INFO, text);
+    print_message("ctrun", CT_LOG_INFO, text);
 }

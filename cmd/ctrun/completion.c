@@ -52,21 +52,21 @@ static void put_choices(const char *program, const char *files, const char *none
 static void put_bash_command(const struct ct_command *command, struct ct_buf *to)
 {
     const struct ct_command_option *option;
-    const char *words = command->words;
+    const char *arguments = command->arguments;
 
     (void)ct_buf_printf(to, "    %s)\n        own='--help", command->name);
     for (size_t i = 0; (option = ct_command_option_at(i)) != NULL; i++)
         if (strcmp(option->command, command->name) == 0)
             (void)ct_buf_printf(to, " --%s", option->name);
     (void)ct_buf_printf(to, "'\n        keys=%d\n", command->also == CT_COMMAND_RUN);
-    if (strcmp(words, "@") == 0) {
+    if (strcmp(arguments, "@") == 0) {
         (void)ct_buf_puts(to, "        plain='");
         put_commands(to);
         (void)ct_buf_puts(to, "'\n");
-    } else if (strcmp(words, "%") == 0) {
+    } else if (strcmp(arguments, "%") == 0) {
         (void)ct_buf_puts(to, "        plain=$(shopt -s nullglob; _ctrun_runs)\n");
-    } else if (words[0] != '\0' && words[0] != '-') {
-        (void)ct_buf_printf(to, "        plain='%s'\n", words);
+    } else if (arguments[0] != '\0' && arguments[0] != '-') {
+        (void)ct_buf_printf(to, "        plain='%s'\n", arguments);
     }
     (void)ct_buf_puts(to, "        ;;\n");
 }
@@ -113,24 +113,24 @@ static void put_bash(struct ct_buf *to)
 static void put_zsh_command(const struct ct_command *command, struct ct_buf *to)
 {
     const struct ct_command_option *option;
-    const char *words = command->words;
+    const char *arguments = command->arguments;
 
     (void)ct_buf_printf(to, "    %s)\n        compadd -- --help", command->name);
     for (size_t i = 0; (option = ct_command_option_at(i)) != NULL; i++)
         if (strcmp(option->command, command->name) == 0)
             (void)ct_buf_printf(to, " --%s", option->name);
     (void)ct_buf_puts(to, "\n");
-    if (strcmp(words, "@") == 0) {
+    if (strcmp(arguments, "@") == 0) {
         (void)ct_buf_puts(to, "        compadd ");
         put_commands(to);
         (void)ct_buf_puts(to, "\n");
-    } else if (strcmp(words, "%") == 0) {
+    } else if (strcmp(arguments, "%") == 0) {
         (void)ct_buf_puts(to, "        compadd -- ${(f)\"$(setopt nullglob; _ctrun_runs)\"}\n"
                               "        _files\n");
-    } else if (words[0] == '\0') {
+    } else if (arguments[0] == '\0') {
         (void)ct_buf_puts(to, "        _files\n");
-    } else if (words[0] != '-') {
-        (void)ct_buf_printf(to, "        compadd %s\n", words);
+    } else if (arguments[0] != '-') {
+        (void)ct_buf_printf(to, "        compadd %s\n", arguments);
     }
     (void)ct_buf_puts(to, command->also == CT_COMMAND_RUN ? "        _ctrun_keys\n" : "");
     (void)ct_buf_puts(to, "        ;;\n");

@@ -75,7 +75,7 @@ int ct_cmd_config(int argc, char **argv)
     struct ct_buf text;
 
     if (ct_starts_with(first, "--") && ct_command_option_find("config", first + 2) == NULL &&
-        ct_config_option_takes(first, NULL) == 0)
+        ct_config_option_width(first, NULL) == 0)
         return fail(ct_command_unknown("config", first, &err), err.text);
     if (strcmp(first, "--completion") == 0)
         return print_completion(argc > 2 ? argv[2] : NULL);

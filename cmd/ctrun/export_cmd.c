@@ -196,21 +196,21 @@ static int export_weights(struct export *e, const char *const places[2], struct 
 int ct_cmd_export(int argc, char **argv)
 {
     struct export e = {.config = "", .stored = "f32"};
-    const struct ct_word options[] = {
-        {"dtype", CT_WORD_TEXT, &e.stored},  {"max_shard_size", CT_WORD_BYTES, &e.most_bytes},
-        {"config", CT_WORD_TEXT, &e.config}, {"ema", CT_WORD_FLAG, &e.average},
-        {"force", CT_WORD_FLAG, &e.force},
+    const struct ct_option options[] = {
+        {"dtype", CT_OPTION_TEXT, &e.stored},  {"max_shard_size", CT_OPTION_BYTES, &e.most_bytes},
+        {"config", CT_OPTION_TEXT, &e.config}, {"ema", CT_OPTION_FLAG, &e.average},
+        {"force", CT_OPTION_FLAG, &e.force},
     };
     struct ct_error err = {0};
     const char *places[2] = {NULL, NULL};
-    struct ct_cli_options words = {.command = "export",
-                                   .options = options,
-                                   .option_count = CT_COUNT(options),
-                                   .places = places,
-                                   .room = 2};
-    int code = ct_cli_options_read(&words, argc - 1, argv + 1, &err);
+    struct ct_cli_options cli = {.command = "export",
+                                 .options = options,
+                                 .option_count = CT_COUNT(options),
+                                 .places = places,
+                                 .room = 2};
+    int code = ct_cli_options_read(&cli, argc - 1, argv + 1, &err);
 
-    if (code == 0 && words.count < 2)
+    if (code == 0 && cli.count < 2)
         code = ct_error_set(&err, CT_EUSAGE,
                             "name a run, checkpoint or configuration, and the folder to write");
     if (code == 0)

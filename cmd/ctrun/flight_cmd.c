@@ -28,7 +28,7 @@
 enum { RECORDS = 1024, JOB_CALLS = 8 };
 
 /* What the command line asks for. */
-struct wish {
+struct flight_options {
     int64_t rank;  /* -1: all */
     int64_t calls; /* of each rank; -1: as many as usual */
     bool json;
@@ -37,9 +37,9 @@ struct wish {
 };
 
 struct search {
-    const struct wish *wish;
-    ino_t seen[RECORDS]; /* a worker may still have its own descriptor */
-    size_t seen_count;
+    const struct flight_options *options;
+    ino_t inodes[RECORDS]; /* a worker may still have its own descriptor */
+    size_t inode_count;
     size_t shown;
     struct ct_buf text;
 };
@@ -58,11 +58,11 @@ static int print(const struct ct_buf *text)
 
 static bool is_new(struct search *search, ino_t inode)
 {
-    for (size_t i = 0; i < search->seen_count; i++)
-        if (search->seen[i] == inode)
+    for (size_t i = 0; i < search->inode_count; i++)
+        if (search->inodes[i] == inode)
             return false;
-    if (search->seen_count < RECORDS)
-        search->seen[search->seen_count++] = inode;
+    if (search->inode_count < RECORDS)
+        search->inodes[search->inode_count++] = inode;
     return true;
 }
 
@@ -75,11 +75,11 @@ static void show(struct search *search, int fd)
     if (ct_worker_record_map(fd, &record, &err) != 0)
         return; /* of another version */
     ct_worker_record_read(record, &view);
-    int64_t rank = search->wish->rank, calls = search->wish->calls;
+    int64_t rank = search->options->rank, calls = search->options->calls;
     if (view.opened && (rank < 0 || view.rank == rank)) {
         uint32_t limit = calls < 0 ? CT_FLIGHT_ENTRIES : (uint32_t)calls;
 
-        if (search->wish->json)
+        if (search->options->json)
             (void)ct_flight_print_json(record, ct_ticks_now(), limit, &search->text);
         else
             (void)ct_flight_print(record, ct_ticks_now(), limit, &search->text);
@@ -89,7 +89,7 @@ static void show(struct search *search, int fd)
 }
 
 /* Is this a descriptor of a worker's record? */
-static void look_at(struct search *search, const char *path)
+static void inspect(struct search *search, const char *path)
 {
     static const char name[] = "/memfd:ctrun-record";
     char target[PATH_MAX];
@@ -107,7 +107,7 @@ static void look_at(struct search *search, const char *path)
     (void)close(fd);
 }
 
-static void look_into(struct search *search, const char *pid)
+static void inspect_process(struct search *search, const char *pid)
 {
     char folder[64], path[PATH_MAX];
     struct dirent *entry;
@@ -116,7 +116,7 @@ static void look_into(struct search *search, const char *pid)
     DIR *entries = opendir(folder);
     while (entries != NULL && (entry = readdir(entries)) != NULL) {
         (void)snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        look_at(search, path);
+        inspect(search, path);
     }
     if (entries != NULL)
         (void)closedir(entries);
@@ -127,16 +127,16 @@ static int complain(int code, const char *text)
     return ct_command_fail("ctrun flight", code, text);
 }
 
-static int look_here(const struct wish *wish)
+static int search_here(const struct flight_options *options)
 {
-    struct search search = {.wish = wish};
+    struct search search = {.options = options};
     struct dirent *entry;
 
     ct_buf_init(&search.text, 0);
     DIR *entries = opendir("/proc");
     while (entries != NULL && (entry = readdir(entries)) != NULL)
         if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
-            look_into(&search, entry->d_name);
+            inspect_process(&search, entry->d_name);
     if (entries != NULL)
         (void)closedir(entries);
     int rc = print(&search.text);
@@ -156,8 +156,8 @@ static int ask_job(struct admin_request *request, struct flight_job *job, struct
     struct ct_buf text;
 
     ct_buf_init(&text, 0);
-    request->ask = (struct ct_message){.type = CT_MSG_FLIGHT_QUERY, .flight_query = job->look};
-    request->take = flight_job_take;
+    request->ask = (struct ct_message){.type = CT_MSG_FLIGHT_QUERY, .flight_query = job->query};
+    request->on_answer = flight_job_receive;
     request->context = job;
     admin_sign(request);
     int rc = admin_ask(request, &text, err);
@@ -169,14 +169,16 @@ static int ask_job(struct admin_request *request, struct flight_job *job, struct
     return rc;
 }
 
-static int look_at_job(struct wish *wish)
+static int query_job(struct flight_options *options)
 {
     struct ct_config_errors *errs = calloc(1, sizeof *errs);
     struct admin_request request = {.ask = {.type = CT_MSG_FLIGHT_QUERY}};
-    struct flight_job job = {.look = {.rank = (int32_t)wish->rank,
-                                      .calls = wish->calls < 0 ? JOB_CALLS : (uint32_t)wish->calls,
-                                      .json = wish->json}};
-    const struct ct_config_input input = {.argc = wish->count, .argv = wish->rest, .env = environ};
+    struct flight_job job = {
+        .query = {.rank = (int32_t)options->rank,
+                  .calls = options->calls < 0 ? JOB_CALLS : (uint32_t)options->calls,
+                  .json = options->json}};
+    const struct ct_config_input input = {
+        .argc = options->count, .argv = options->rest, .env = environ};
     struct ct_error err = {0};
 
     if (errs == NULL)
@@ -196,48 +198,49 @@ static int look_at_job(struct wish *wish)
 /* ---- the command line -------------------------------------------------------------------------*/
 
 /* `job` takes "--rdzv_id=ID". */
-static int read_words(struct wish *wish, int argc, char **argv, struct ct_buf *job,
-                      struct ct_error *err)
+static int parse_arguments(struct flight_options *options, int argc, char **argv,
+                           struct ct_buf *job, struct ct_error *err)
 {
     const char *id = NULL;
-    const struct ct_word options[] = {{"rank", CT_WORD_NUMBER, &wish->rank},
-                                      {"calls", CT_WORD_NUMBER, &wish->calls},
-                                      {"json", CT_WORD_FLAG, &wish->json},
-                                      {"job", CT_WORD_TEXT, &id}};
-    struct ct_cli_options words = {.command = "flight",
-                                   .options = options,
-                                   .option_count = CT_COUNT(options),
-                                   .rest = wish->rest};
-    int code = ct_cli_options_read(&words, argc - 1, argv + 1, err);
+    const struct ct_option rows[] = {{"rank", CT_OPTION_NUMBER, &options->rank},
+                                     {"calls", CT_OPTION_NUMBER, &options->calls},
+                                     {"json", CT_OPTION_FLAG, &options->json},
+                                     {"job", CT_OPTION_TEXT, &id}};
+    struct ct_cli_options cli = {.command = "flight",
+                                 .options = rows,
+                                 .option_count = CT_COUNT(rows),
+                                 .rest = options->rest};
+    int code = ct_cli_options_read(&cli, argc - 1, argv + 1, err);
 
-    wish->count = words.rest_count;
-    if (code == 0 && (wish->rank < -1 || wish->rank > INT32_MAX))
+    options->count = cli.rest_count;
+    if (code == 0 && (options->rank < -1 || options->rank > INT32_MAX))
         code = ct_error_set(err, CT_EUSAGE, "--rank wants a number from 0 on");
-    if (code == 0 && (wish->calls < -1 || wish->calls > CT_FLIGHT_ENTRIES))
+    if (code == 0 && (options->calls < -1 || options->calls > CT_FLIGHT_ENTRIES))
         code = ct_error_set(err, CT_EUSAGE, "--calls wants a number from 0 to %d",
                             (int)CT_FLIGHT_ENTRIES);
     if (code == 0 && id != NULL) {
         (void)ct_buf_printf(job, "--rdzv_id=%s", id);
-        wish->rest[wish->count++] = (char *)(uintptr_t)ct_buf_str(job);
+        options->rest[options->count++] = (char *)(uintptr_t)ct_buf_str(job);
     }
     return code;
 }
 
 int ct_cmd_flight(int argc, char **argv)
 {
-    struct wish wish = {.rank = -1, .calls = -1, .rest = calloc((size_t)argc + 2, sizeof(char *))};
+    struct flight_options options = {
+        .rank = -1, .calls = -1, .rest = calloc((size_t)argc + 2, sizeof(char *))};
     struct ct_error err = {0};
     struct ct_buf job;
     int status;
 
-    if (wish.rest == NULL)
+    if (options.rest == NULL)
         return complain(CT_ENOMEM, "out of memory");
     ct_buf_init(&job, 0);
-    if (read_words(&wish, argc, argv, &job, &err) != 0)
+    if (parse_arguments(&options, argc, argv, &job, &err) != 0)
         status = complain(CT_EUSAGE, err.text);
     else
-        status = wish.count > 0 ? look_at_job(&wish) : look_here(&wish);
+        status = options.count > 0 ? query_job(&options) : search_here(&options);
     ct_buf_deinit(&job);
-    free(wish.rest);
+    free(options.rest);
     return status;
 }

@@ -16,14 +16,14 @@ enum { AT_A_TIME = 4 }; /* nodes */
 /* Ask the next nodes; a whole set of them at the begin and when those before do not answer. */
 static void ask_more(struct flight_job *job, uint32_t count, struct ct_message *ret_next)
 {
-    count = CT_MIN(count, job->count - job->asked);
+    count = CT_MIN(count, job->count - job->queried);
     if (count == 0)
         return;
-    *ret_next = (struct ct_message){.type = CT_MSG_FLIGHT_QUERY, .flight_query = job->look};
+    *ret_next = (struct ct_message){.type = CT_MSG_FLIGHT_QUERY, .flight_query = job->query};
     ret_next->flight_query.generation = job->generation;
-    ret_next->flight_query.first = job->asked;
+    ret_next->flight_query.first = job->queried;
     ret_next->flight_query.count = count;
-    job->asked += count;
+    job->queried += count;
 }
 
 static int begin(struct flight_job *job, const struct ct_msg_round *m)
@@ -39,7 +39,7 @@ static int begin(struct flight_job *job, const struct ct_msg_round *m)
     return ct_traces_init(&job->traces, m->generation, m->world);
 }
 
-static int take_round(struct flight_job *job, const struct ct_msg_round *m)
+static int receive_round(struct flight_job *job, const struct ct_msg_round *m)
 {
     int code = job->generation == 0 ? begin(job, m) : 0;
 
@@ -56,34 +56,35 @@ static int take_round(struct flight_job *job, const struct ct_msg_round *m)
     return 0;
 }
 
-static void take_seen(struct flight_job *job, const struct ct_msg_flight_reply *m)
+static void receive_reply(struct flight_job *job, const struct ct_msg_flight_reply *m)
 {
-    if (m->generation != job->generation || m->node >= job->asked || job->nodes[m->node].came)
+    if (m->generation != job->generation || m->node >= job->queried || job->nodes[m->node].replied)
         return;
     struct flight_node *node = &job->nodes[m->node];
-    node->came = true;
+    node->replied = true;
     node->code = m->code;
-    job->came++;
+    job->replied++;
     if (m->traces.size > 0 && node->code == 0)
         node->code = ct_traces_add_frame(&job->traces, m->traces.data, m->traces.size);
     if (ct_buf_append(&node->text, m->text.data, m->text.size) != 0)
         job->code = CT_ENOMEM;
 }
 
-bool flight_job_take(void *context, const struct ct_message *message, struct ct_message *ret_next)
+bool flight_job_receive(void *context, const struct ct_message *message,
+                        struct ct_message *ret_next)
 {
     struct flight_job *job = context;
     uint32_t more = message == NULL ? AT_A_TIME : 1;
 
-    if (message != NULL && message->type == CT_MSG_ROUND && job->asked == 0) {
-        job->code = take_round(job, &message->round);
+    if (message != NULL && message->type == CT_MSG_ROUND && job->queried == 0) {
+        job->code = receive_round(job, &message->round);
         more = job->known > 0 && job->known == job->count ? AT_A_TIME : 0;
     } else if (message != NULL && message->type == CT_MSG_FLIGHT_REPLY) {
-        take_seen(job, &message->flight_reply);
+        receive_reply(job, &message->flight_reply);
     } else if (message != NULL) {
         return false;
     }
-    if (job->code != 0 || (job->count > 0 && job->came == job->count))
+    if (job->code != 0 || (job->count > 0 && job->replied == job->count))
         return true;
     ask_more(job, more, ret_next);
     return message == NULL && ret_next->type == 0;
@@ -94,7 +95,7 @@ bool flight_job_take(void *context, const struct ct_message *message, struct ct_
 /* Why a node's ranks are missing; NULL: they are not. */
 static const char *absence(const struct flight_node *node)
 {
-    if (!node->came)
+    if (!node->replied)
         return "does not answer: is its ctrun stopped?";
     if (node->code == CT_EUNAVAILABLE)
         return "is not connected to the rendezvous";
@@ -184,7 +185,7 @@ int flight_job_print(const struct flight_job *job, struct ct_buf *to)
 
     if (job->code != 0)
         return job->code;
-    if (job->look.json != 0)
+    if (job->query.json != 0)
         print_json(job, found ? &verdict : NULL, to);
     else
         print_text(job, found ? &verdict : NULL, to);

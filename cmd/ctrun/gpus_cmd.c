@@ -82,7 +82,7 @@ static int watch(void)
 
 /* ---- the one that is asked ------------------------------------------------------------------ */
 
-struct asked {
+struct gpu_report {
     struct ct_gpus gpus;
     struct ct_health health;
     uint64_t late_ms;
@@ -92,17 +92,17 @@ struct asked {
 
 static void on_sentence(void *context, bool is_wrong, const char *sentence)
 {
-    struct asked *asked = context;
+    struct gpu_report *report = context;
 
-    asked->is_wrong |= is_wrong;
-    (void)ct_buf_printf(&asked->sentences, "%s\n", sentence);
+    report->is_wrong |= is_wrong;
+    (void)ct_buf_printf(&report->sentences, "%s\n", sentence);
 }
 
 /* A line a card, then sentences. */
-static void print_text(struct asked *asked, struct ct_buf *to)
+static void print_text(struct gpu_report *report, struct ct_buf *to)
 {
-    for (uint32_t i = 0; i < asked->health.told; i++) {
-        const struct ct_nvml_card *card = &asked->health.cards[i];
+    for (uint32_t i = 0; i < report->health.received; i++) {
+        const struct ct_nvml_card *card = &report->health.cards[i];
         struct ct_gpu gpu = {.address = ""};
         int32_t node = -1;
 
@@ -118,14 +118,14 @@ static void print_text(struct asked *asked, struct ct_buf *to)
             (void)ct_buf_printf(to, "  NUMA node %" PRId32, node);
         (void)ct_buf_puts(to, "\n");
     }
-    (void)ct_buf_append(to, asked->sentences.data, asked->sentences.size);
+    (void)ct_buf_append(to, report->sentences.data, report->sentences.size);
 }
 
 static void print_json(const struct ct_health *health, struct ct_buf *to)
 {
     if (health->begun)
         ct_health_print_driver(to, health->driver, health->count);
-    for (uint32_t i = 0; i < health->told; i++)
+    for (uint32_t i = 0; i < health->received; i++)
         ct_health_print_card(to, &health->cards[i]);
 }
 
@@ -147,54 +147,54 @@ static int refuse(bool json, int code, const char *why)
 
 static int show(bool json, uint64_t limit_ms)
 {
-    static struct asked asked;
+    static struct gpu_report report;
     struct ct_error err = {0};
     struct ct_buf text;
 
-    ct_gpus_read("", &asked.gpus);
+    ct_gpus_read("", &report.gpus);
     if (ct_gpus_present("") == 0)
         return refuse(json, CT_EUNAVAILABLE,
                       "no NVIDIA GPU in /dev or /proc/driver/nvidia that this user may open");
-    int rc = ct_nvml_probe_wait(limit_ms, &asked.health, &asked.late_ms, &err);
+    int rc = ct_nvml_probe_wait(limit_ms, &report.health, &report.late_ms, &err);
     if (rc != 0)
         return refuse(json, rc, err.text);
-    const struct ct_health_scope scope = {.gpus = &asked.gpus, .late_ms = asked.late_ms};
+    const struct ct_health_scope scope = {.gpus = &report.gpus, .late_ms = report.late_ms};
 
     ct_buf_init(&text, 0);
-    ct_buf_init(&asked.sentences, 0);
-    ct_health_tell(&asked.health, &scope, on_sentence, &asked);
+    ct_buf_init(&report.sentences, 0);
+    ct_health_report(&report.health, &scope, on_sentence, &report);
     if (json)
-        print_json(&asked.health, &text);
+        print_json(&report.health, &text);
     else
-        print_text(&asked, &text);
+        print_text(&report, &text);
     if (ct_fs_write_all(STDOUT_FILENO, ct_buf_str(&text), text.size) != 0)
         rc = CT_EIO;
-    if (json && asked.is_wrong)
-        (void)fputs(ct_buf_str(&asked.sentences), stderr);
+    if (json && report.is_wrong)
+        (void)fputs(ct_buf_str(&report.sentences), stderr);
     ct_buf_deinit(&text);
-    ct_buf_deinit(&asked.sentences);
+    ct_buf_deinit(&report.sentences);
     if (rc != 0)
         return ct_exit_status(rc);
-    if (asked.is_wrong)
+    if (report.is_wrong)
         return 1;
-    return asked.health.begun ? 0 : ct_exit_status(CT_EUNAVAILABLE);
+    return report.health.begun ? 0 : ct_exit_status(CT_EUNAVAILABLE);
 }
 
 int ct_cmd_gpus(int argc, char **argv)
 {
     bool json = false, asks = false, watches = false;
     double limit_s = LIMIT_S;
-    const struct ct_word options[] = {
-        {"json", CT_WORD_FLAG, &json},
-        {"limit", CT_WORD_REAL, &limit_s},
-        {"ask", CT_WORD_FLAG, &asks}, /* these two are ctrun's own use */
-        {"watch", CT_WORD_FLAG, &watches},
+    const struct ct_option options[] = {
+        {"json", CT_OPTION_FLAG, &json},
+        {"limit", CT_OPTION_REAL, &limit_s},
+        {"ask", CT_OPTION_FLAG, &asks}, /* these two are ctrun's own use */
+        {"watch", CT_OPTION_FLAG, &watches},
     };
-    struct ct_cli_options words = {
+    struct ct_cli_options cli = {
         .command = "gpus", .options = options, .option_count = CT_COUNT(options)};
     struct ct_error err = {0};
 
-    if (ct_cli_options_read(&words, argc - 1, argv + 1, &err) == 0 &&
+    if (ct_cli_options_read(&cli, argc - 1, argv + 1, &err) == 0 &&
         !(limit_s > 0 && limit_s <= 3600))
         (void)ct_error_set(&err, CT_EUSAGE,
                            "--limit is %g; it takes seconds, more than 0 and at "

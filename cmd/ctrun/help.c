@@ -11,8 +11,8 @@ enum { WIDTH = 80, BRIEF_AT = 13, HELP_AT = 27 };
 
 static const struct ct_command commands[] = {
 #define CT_GROUP(heading) {NULL, NULL, "", heading, CT_COMMAND_NONE, ""},
-#define CT_COMMAND(name, function, usage, brief, also, words) \
-    {#name, function, usage, brief, CT_COMMAND_##also, words},
+#define CT_COMMAND(name, function, usage, brief, also, arguments) \
+    {#name, function, usage, brief, CT_COMMAND_##also, arguments},
 #include "commands.def"
 };
 

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 /* Its own words; the rest is for ct_config_load. */
-struct wish {
+struct plan_options {
     const char *device;
     uint64_t memory_bytes; /* 0: the device's */
     int64_t rank;
@@ -31,36 +31,37 @@ static int complain(const struct ct_error *err)
     return ct_command_fail("ctrun plan", err->code, err->text);
 }
 
-/* The file and the configuration's options go into wish->argv. */
-static int read_words(struct wish *wish, int argc, char **argv, struct ct_error *err)
+/* The file and the configuration's options go into options->argv. */
+static int parse_arguments(struct plan_options *options, int argc, char **argv,
+                           struct ct_error *err)
 {
-    const struct ct_word options[] = {
-        {"device", CT_WORD_TEXT, &wish->device},
-        {"ops", CT_WORD_FLAG, &wish->ops},
-        {"memory", CT_WORD_BYTES, &wish->memory_bytes},
-        {"rank", CT_WORD_NUMBER, &wish->rank},
-        {"json", CT_WORD_FLAG, &wish->json},
+    const struct ct_option rows[] = {
+        {"device", CT_OPTION_TEXT, &options->device},
+        {"ops", CT_OPTION_FLAG, &options->ops},
+        {"memory", CT_OPTION_BYTES, &options->memory_bytes},
+        {"rank", CT_OPTION_NUMBER, &options->rank},
+        {"json", CT_OPTION_FLAG, &options->json},
     };
     const char *file = NULL;
-    struct ct_cli_options words = {.command = "plan",
-                                   .options = options,
-                                   .option_count = CT_COUNT(options),
-                                   .places = &file,
-                                   .room = 1,
-                                   .rest = wish->argv};
-    int code = ct_cli_options_read(&words, argc - 1, argv + 1, err);
+    struct ct_cli_options cli = {.command = "plan",
+                                 .options = rows,
+                                 .option_count = CT_COUNT(rows),
+                                 .places = &file,
+                                 .room = 1,
+                                 .rest = options->argv};
+    int code = ct_cli_options_read(&cli, argc - 1, argv + 1, err);
 
-    wish->argc = words.rest_count;
+    options->argc = cli.rest_count;
     if (code == 0 && file == NULL)
         code =
             ct_error_set(err, CT_EUSAGE, "name the YAML file of a training: ctrun plan FILE.yaml");
     if (code == 0)
-        wish->argv[wish->argc++] = (char *)(uintptr_t)file;
+        options->argv[options->argc++] = (char *)(uintptr_t)file;
     return code;
 }
 
 /* The machines that the configuration and the words name. */
-static int decide_machine(const struct wish *wish, const struct ct_config *cfg,
+static int decide_machine(const struct plan_options *options, const struct ct_config *cfg,
                           struct ct_machine *ret, struct ct_error *err)
 {
     const char *text = cfg->launch.nproc_per_node;
@@ -73,13 +74,13 @@ static int decide_machine(const struct wish *wish, const struct ct_config *cfg,
                             text);
     ret->nodes = (int)cfg->launch.nnodes.max;
     ret->per_node = (int)workers;
-    int code = ct_machine_device(wish->device, &ret->device, err);
-    if (wish->memory_bytes > 0)
-        ret->device.memory_bytes = (double)wish->memory_bytes;
+    int code = ct_machine_device(options->device, &ret->device, err);
+    if (options->memory_bytes > 0)
+        ret->device.memory_bytes = (double)options->memory_bytes;
     int world = ret->nodes * ret->per_node;
-    if (code == 0 && (wish->rank < 0 || wish->rank >= world))
+    if (code == 0 && (options->rank < 0 || options->rank >= world))
         return ct_error_set(err, CT_EUSAGE, "--rank %lld is not one of %d workers",
-                            (long long)wish->rank, world);
+                            (long long)options->rank, world);
     return code;
 }
 
@@ -99,14 +100,14 @@ static int print_ops(const struct ct_project *project, int rank, struct ct_buf *
 }
 
 /* *ret_fits: some layout does. */
-static int plan(const struct wish *wish, const struct ct_config *cfg, struct ct_buf *buf,
+static int plan(const struct plan_options *options, const struct ct_config *cfg, struct ct_buf *buf,
                 bool *ret_fits, struct ct_error *err)
 {
     struct ct_project project = {0};
     struct ct_estimate estimate;
     struct ct_advice advice = {.simplest = -1};
     struct ct_machine machine;
-    int code = decide_machine(wish, cfg, &machine, err);
+    int code = decide_machine(options, cfg, &machine, err);
 
     if (code != 0)
         return code;
@@ -118,23 +119,24 @@ static int plan(const struct wish *wish, const struct ct_config *cfg, struct ct_
         code = ct_advise(&project, &advice, err);
     *ret_fits = code == 0 && advice.simplest >= 0;
     const struct ct_report_of report = {&project, &estimate, &advice};
-    if (code == 0 && wish->json)
+    if (code == 0 && options->json)
         ct_planner_json(&report, buf);
     else if (code == 0)
         ct_planner_print(&report, buf);
-    if (code == 0 && wish->ops)
-        code = print_ops(&project, (int)wish->rank, buf, err);
+    if (code == 0 && options->ops)
+        code = print_ops(&project, (int)options->rank, buf, err);
     ct_project_deinit(&project);
     return code;
 }
 
 /* Where nodes would meet matters to no plan. */
-static int load(const struct wish *wish, struct ct_config *cfg, struct ct_config_errors *errs)
+static int load(const struct plan_options *options, struct ct_config *cfg,
+                struct ct_config_errors *errs)
 {
     static const struct ct_config_preset nowhere = {"launch.rdzv_endpoint", "nowhere",
                                                     "ctrun plan"};
-    const struct ct_config_input in = {.argc = wish->argc,
-                                       .argv = wish->argv,
+    const struct ct_config_input in = {.argc = options->argc,
+                                       .argv = options->argv,
                                        .env = environ,
                                        .command_needed = true,
                                        .file_only = true,
@@ -144,13 +146,13 @@ static int load(const struct wish *wish, struct ct_config *cfg, struct ct_config
     return ct_config_load(cfg, &in, errs);
 }
 
-static int run(const struct wish *wish)
+static int run(const struct plan_options *options)
 {
     struct ct_config cfg = {0};
     struct ct_config_errors errs = {0};
     struct ct_error err = {0};
     struct ct_buf buf;
-    int code = load(wish, &cfg, &errs), status;
+    int code = load(options, &cfg, &errs), status;
     bool fits = true;
 
     ct_buf_init(&buf, 0);
@@ -160,7 +162,7 @@ static int run(const struct wish *wish)
     } else {
         code = ct_recipe_check(&cfg, &err);
         if (code == 0)
-            code = plan(wish, &cfg, &buf, &fits, &err);
+            code = plan(options, &cfg, &buf, &fits, &err);
         status = code == 0 ? 0 : complain(&err);
     }
     if (status == 0) {
@@ -174,15 +176,16 @@ static int run(const struct wish *wish)
 
 int ct_cmd_plan(int argc, char **argv)
 {
-    struct wish wish = {.device = "cpu", .argv = calloc((size_t)argc + 1, sizeof(char *))};
+    struct plan_options options = {.device = "cpu",
+                                   .argv = calloc((size_t)argc + 1, sizeof(char *))};
     struct ct_error err = {0};
     int status;
 
-    if (wish.argv == NULL) {
+    if (options.argv == NULL) {
         (void)ct_error_set(&err, CT_ENOMEM, "out of memory");
         return complain(&err);
     }
-    status = read_words(&wish, argc, argv, &err) == 0 ? run(&wish) : complain(&err);
-    free(wish.argv);
+    status = parse_arguments(&options, argc, argv, &err) == 0 ? run(&options) : complain(&err);
+    free(options.argv);
     return status;
 }

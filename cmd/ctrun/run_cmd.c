@@ -54,10 +54,11 @@ static void guess_command(const struct job *job, const char *first, struct ct_er
 {
     const char *program = job->cfg.command.program;
     const char *near = program != NULL && program == first ? ct_command_like(first) : NULL;
-    const struct ct_error said = *err;
+    const struct ct_error allocation = *err;
 
     if (near != NULL && access(program, F_OK) != 0)
-        (void)ct_error_set(err, said.code, "%.900s; or did you mean ctrun %s?", said.text, near);
+        (void)ct_error_set(err, allocation.code, "%.900s; or did you mean ctrun %s?",
+                           allocation.text, near);
 }
 
 static int run(struct job *job, struct slurm *slurm, char **argv)
@@ -66,9 +67,9 @@ static int run(struct job *job, struct slurm *slurm, char **argv)
     struct ct_log log;
 
     open_log(&log, &job->cfg);
-    int rc = slurm_settle(slurm, &job->cfg, &log, &err);
+    int rc = slurm_complete(slurm, &job->cfg, &log, &err);
 
-    job->slurm = slurm->said.place != CT_SLURM_NONE ? &slurm->said : NULL;
+    job->slurm = slurm->allocation.place != CT_SLURM_NONE ? &slurm->allocation : NULL;
     if (rc == 0)
         rc = job_decide(job, argv + 1, environ, &err);
     if ((rc == CT_ENOINPUT || rc == CT_EUSAGE) && !job->as_torchrun)

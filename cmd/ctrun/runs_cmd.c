@@ -73,7 +73,7 @@ static void put_loss(char to[16], const struct ct_run_values *values, double los
 /* ---- a list --------------------------------------------------------------------------------- */
 
 /* What some worker said last; it does not drive the terminal. */
-static void put_cause(const char *cause)
+static void print_failure_cause(const char *cause)
 {
     struct ct_buf clean;
 
@@ -96,7 +96,7 @@ static void print_row(const struct row *row)
     (void)printf("%-34s %8" PRIu64 " %8s %8s %8s %s%s\n", title + (length > 34 ? length - 34 : 0),
                  row->step, best, last, ct_scale_clock(row->seconds, time), row->how, status);
     if (strcmp(row->how, "failed") == 0 && row->record.cause[0] != '\0')
-        put_cause(row->record.cause);
+        print_failure_cause(row->record.cause);
 }
 
 static void put_json(const struct row *row, struct ct_buf *to)
@@ -318,17 +318,17 @@ static int compare(const char *const *names, bool json, struct ct_error *err)
 int ct_cmd_runs(int argc, char **argv)
 {
     bool json = false;
-    const struct ct_word options[] = {{"json", CT_WORD_FLAG, &json}};
+    const struct ct_option options[] = {{"json", CT_OPTION_FLAG, &json}};
     const char *names[2] = {NULL, NULL};
-    struct ct_cli_options words = {.command = "runs",
-                                   .options = options,
-                                   .option_count = CT_COUNT(options),
-                                   .places = names,
-                                   .room = 2};
+    struct ct_cli_options cli = {.command = "runs",
+                                 .options = options,
+                                 .option_count = CT_COUNT(options),
+                                 .places = names,
+                                 .room = 2};
     struct ct_error err = {0};
-    int code = ct_cli_options_read(&words, argc - 1, argv + 1, &err);
+    int code = ct_cli_options_read(&cli, argc - 1, argv + 1, &err);
 
     if (code == 0)
-        code = words.count == 2 ? compare(names, json, &err) : list(names[0], json, &err);
+        code = cli.count == 2 ? compare(names, json, &err) : list(names[0], json, &err);
     return code == 0 ? 0 : ct_command_fail("ctrun runs", code, err.text);
 }

@@ -28,7 +28,7 @@
 
 struct sample {
     /* What was asked for. */
-    struct ct_word_texts prompts;
+    struct ct_option_texts prompts;
     const char *config, *merges;
     int64_t tokens, count, seed;
     bool average;
@@ -296,28 +296,28 @@ int ct_cmd_sample(int argc, char **argv)
                        .count = 1,
                        .seed = 1,
                        .choice = {.temperature = 1, .top_p = 1}};
-    const struct ct_word options[] = {
-        {"prompt", CT_WORD_TEXTS, &s.prompts},
-        {"count", CT_WORD_NUMBER, &s.count},
-        {"tokens", CT_WORD_NUMBER, &s.tokens},
-        {"temperature", CT_WORD_REAL, &s.choice.temperature},
-        {"top_k", CT_WORD_NUMBER, &s.choice.top_k},
-        {"top_p", CT_WORD_REAL, &s.choice.top_p},
-        {"seed", CT_WORD_NUMBER, &s.seed},
-        {"config", CT_WORD_TEXT, &s.config},
-        {"merges", CT_WORD_TEXT, &s.merges},
-        {"ema", CT_WORD_FLAG, &s.average},
+    const struct ct_option options[] = {
+        {"prompt", CT_OPTION_TEXTS, &s.prompts},
+        {"count", CT_OPTION_NUMBER, &s.count},
+        {"tokens", CT_OPTION_NUMBER, &s.tokens},
+        {"temperature", CT_OPTION_REAL, &s.choice.temperature},
+        {"top_k", CT_OPTION_NUMBER, &s.choice.top_k},
+        {"top_p", CT_OPTION_REAL, &s.choice.top_p},
+        {"seed", CT_OPTION_NUMBER, &s.seed},
+        {"config", CT_OPTION_TEXT, &s.config},
+        {"merges", CT_OPTION_TEXT, &s.merges},
+        {"ema", CT_OPTION_FLAG, &s.average},
     };
     struct ct_error err = {0};
     const char *path = NULL;
-    struct ct_cli_options words = {.command = "sample",
-                                   .options = options,
-                                   .option_count = CT_COUNT(options),
-                                   .places = &path,
-                                   .room = 1};
-    int code = ct_cli_options_read(&words, argc - 1, argv + 1, &err);
+    struct ct_cli_options cli = {.command = "sample",
+                                 .options = options,
+                                 .option_count = CT_COUNT(options),
+                                 .places = &path,
+                                 .room = 1};
+    int code = ct_cli_options_read(&cli, argc - 1, argv + 1, &err);
 
-    if (code == 0 && words.count == 0)
+    if (code == 0 && cli.count == 0)
         code = ct_error_set(&err, CT_EUSAGE,
                             "name a run's folder, a checkpoint or a configuration (sample --help)");
     if (code == 0 && s.tokens < 0)
@@ -325,7 +325,7 @@ int ct_cmd_sample(int argc, char **argv)
     if (code == 0 && (s.count < 1 || s.count > 1 << 16))
         code = ct_error_set(&err, CT_EUSAGE, "--count %lld: it is 1 or more", (long long)s.count);
     if (s.prompts.count == 0)
-        s.prompts = (struct ct_word_texts){.at = {""}, .count = 1};
+        s.prompts = (struct ct_option_texts){.at = {""}, .count = 1};
     s.choice.seed = (uint64_t)s.seed;
     ct_buf_init(&s.pending, 0);
     watch_signals();

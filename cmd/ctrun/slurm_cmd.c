@@ -57,12 +57,12 @@ static bool is_sbatch_option(const char *word, bool *ret_alone)
 }
 
 /* Slurm's options come first; returns how many words they are, or a negative code. */
-static int read_options(struct request *request, char **words, struct ct_error *err)
+static int read_options(struct request *request, char **arguments, struct ct_error *err)
 {
     int at = 0, rc = 0;
 
-    for (; words[at] != NULL && rc == 0; at++) {
-        const char *word = words[at];
+    for (; arguments[at] != NULL && rc == 0; at++) {
+        const char *word = arguments[at];
         bool alone;
 
         if (strcmp(word, "--submit") == 0) {
@@ -74,17 +74,18 @@ static int read_options(struct request *request, char **words, struct ct_error *
         } else if (ct_starts_with(word, "--sbatch=")) {
             rc = add_directive(request, word + strlen("--sbatch="), err);
         } else if (strcmp(word, "--sbatch") == 0) {
-            rc = add_directive(request, words[at + 1], err);
+            rc = add_directive(request, arguments[at + 1], err);
             at += rc == 0;
         } else if (is_sbatch_option(word, &alone)) {
-            if (alone && words[at + 1] == NULL)
+            if (alone && arguments[at + 1] == NULL)
                 return ct_error_set(err, CT_EUSAGE, "%s wants a value", word);
             rc = add_directive(
                 request,
-                alone ? ct_arena_printf(&request->arena, "%s=%s", word, words[at + 1]) : word, err);
+                alone ? ct_arena_printf(&request->arena, "%s=%s", word, arguments[at + 1]) : word,
+                err);
             at += alone;
         } else if (ct_starts_with(word, "--") && word[2] != '\0' &&
-                   ct_config_option_takes(word, NULL) == 0) {
+                   ct_config_option_width(word, NULL) == 0) {
             return ct_command_unknown("slurm", word, err);
         } else {
             break;
@@ -105,7 +106,7 @@ static const char *job_name(const struct ct_config *cfg, struct ct_arena *arena)
     return length > 0 ? ct_arena_strndup(arena, name, length) : "ctrun";
 }
 
-static void print_script(struct request *request, const struct ct_config *cfg, char **words,
+static void print_script(struct request *request, const struct ct_config *cfg, char **arguments,
                          struct ct_buf *to)
 {
     char self[PATH_MAX];
@@ -125,7 +126,7 @@ static void print_script(struct request *request, const struct ct_config *cfg, c
         .cpus = (uint32_t)workers,
         .sbatch = request->sbatch,
         .sbatch_count = request->sbatch_count,
-        .words = (const char *const *)words,
+        .arguments = (const char *const *)arguments,
     };
     ct_batch_print(&batch, to);
 }
@@ -147,7 +148,7 @@ static int submit(const struct ct_buf *script, struct ct_error *err)
     return 0;
 }
 
-static int make(struct request *request, const struct ct_config *cfg, char **words)
+static int make(struct request *request, const struct ct_config *cfg, char **arguments)
 {
     struct ct_error err = {0};
     struct ct_buf script;
@@ -156,7 +157,7 @@ static int make(struct request *request, const struct ct_config *cfg, char **wor
     if (rc != 0)
         return fail(rc, &err);
     ct_buf_init(&script, 0);
-    print_script(request, cfg, words, &script);
+    print_script(request, cfg, arguments, &script);
     if (request->submit)
         rc = submit(&script, &err);
     else

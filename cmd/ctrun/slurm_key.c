@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 enum {
-    LOOK_MS = 50, /* how often to look: no file system tells another machine's news */
-    SAY_MS = 1000,
+    POLL_MS = 50, /* how often to look: no file system tells another machine's news */
+    REPORT_MS = 1000,
 };
 
 static bool is_there(const char *path)
@@ -75,9 +75,9 @@ int slurm_key_make(const char *path, struct ct_error *err)
 int slurm_key_await(const struct ct_log *log, const char *path, const char *host, int64_t limit_ms,
                     struct ct_error *err)
 {
-    const struct timespec pause = {.tv_nsec = LOOK_MS * 1000000L};
+    const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
     int64_t begin_ms = (int64_t)ct_clock_mono_ms(&ct_clock_system), waited_ms = 0;
-    bool said = false;
+    bool allocation = false;
 
     while (!is_there(path)) {
         waited_ms = (int64_t)ct_clock_mono_ms(&ct_clock_system) - begin_ms;
@@ -87,8 +87,8 @@ int slurm_key_await(const struct ct_log *log, const char *path, const char *host
                                 "make a key that all nodes can read with `ctrun key new FILE` "
                                 "and give --key_file FILE",
                                 host, path);
-        if (!said && waited_ms >= SAY_MS) {
-            said = true;
+        if (!allocation && waited_ms >= REPORT_MS) {
+            allocation = true;
             ct_log_event(log, CT_LOG_INFO, "waiting", "waiting for %s to make the job's key, %s",
                          host, path);
         }

@@ -26,7 +26,7 @@ static int preset(struct slurm *slurm, const char *key, const char *value, const
 /* Another one each time that Slurm queues the job: nobody takes what a killed ctrun left. */
 static const char *key_path(struct slurm *slurm, const char *home, uint32_t restarts)
 {
-    const char *run_id = ct_slurm_run_id(&slurm->said, &slurm->arena);
+    const char *run_id = ct_slurm_run_id(&slurm->allocation, &slurm->arena);
 
     if (run_id == NULL)
         return NULL;
@@ -39,37 +39,38 @@ static const char *key_path(struct slurm *slurm, const char *home, uint32_t rest
  * has to name a place to meet; without a home directory, a key. */
 static int preset_nodes(struct slurm *slurm, const char *home, struct ct_error *err)
 {
-    const struct ct_slurm *said = &slurm->said;
+    const struct ct_slurm *allocation = &slurm->allocation;
     struct ct_arena *arena = &slurm->arena;
-    int rc = preset(slurm, "launch.nnodes", ct_arena_printf(arena, "%u", said->nodes),
+    int rc = preset(slurm, "launch.nnodes", ct_arena_printf(arena, "%u", allocation->nodes),
                     "SLURM_STEP_NUM_NODES", err);
 
     if (rc == 0)
-        rc = preset(slurm, "launch.node_rank", ct_arena_printf(arena, "%u", said->node_rank),
+        rc = preset(slurm, "launch.node_rank", ct_arena_printf(arena, "%u", allocation->node_rank),
                     "SLURM_NODEID", err);
-    if (rc == 0 && said->hosts != NULL)
-        rc = preset(slurm, "launch.rdzv_endpoint",
-                    ct_arena_printf(arena, "%s:%u", said->hosts[0], ct_slurm_port(said)),
-                    "SLURM_STEP_NODELIST", err);
+    if (rc == 0 && allocation->hosts != NULL)
+        rc =
+            preset(slurm, "launch.rdzv_endpoint",
+                   ct_arena_printf(arena, "%s:%u", allocation->hosts[0], ct_slurm_port(allocation)),
+                   "SLURM_STEP_NODELIST", err);
     if (rc != 0 || home == NULL || home[0] != '/')
         return rc;
-    if (said->restart_count > 0)
-        slurm->left_key = key_path(slurm, home, said->restart_count - 1);
-    return preset(slurm, "launch.key_file", key_path(slurm, home, said->restart_count), "HOME",
-                  err);
+    if (allocation->restart_count > 0)
+        slurm->left_key = key_path(slurm, home, allocation->restart_count - 1);
+    return preset(slurm, "launch.key_file", key_path(slurm, home, allocation->restart_count),
+                  "HOME", err);
 }
 
 int slurm_read(struct slurm *slurm, char *const *env, struct ct_error *err)
 {
     *slurm = (struct slurm){.preset_count = 0};
     ct_arena_init(&slurm->arena, ARENA_BYTES);
-    int rc = ct_slurm_read(env, &slurm->arena, &slurm->said, err);
+    int rc = ct_slurm_read(env, &slurm->arena, &slurm->allocation, err);
 
-    if (rc != 0 || slurm->said.place == CT_SLURM_NONE)
+    if (rc != 0 || slurm->allocation.place == CT_SLURM_NONE)
         return rc;
-    rc = preset(slurm, "launch.rdzv_id", ct_slurm_run_id(&slurm->said, &slurm->arena),
+    rc = preset(slurm, "launch.rdzv_id", ct_slurm_run_id(&slurm->allocation, &slurm->arena),
                 "SLURM_JOB_ID", err);
-    if (rc == 0 && slurm->said.place == CT_SLURM_TASK && slurm->said.nodes > 1)
+    if (rc == 0 && slurm->allocation.place == CT_SLURM_TASK && slurm->allocation.nodes > 1)
         rc = preset_nodes(slurm, ct_env_find(env, "HOME"), err);
     return rc;
 }
@@ -83,7 +84,7 @@ static bool is_given(const struct ct_config *cfg, const void *member)
 
 static int check(const struct slurm *slurm, const struct ct_config *cfg, struct ct_error *err)
 {
-    const struct ct_slurm_request wish = {
+    const struct ct_slurm_request request = {
         .nodes_given = is_given(cfg, &cfg->launch.nnodes),
         .min_nodes = cfg->launch.nnodes.min,
         .max_nodes = cfg->launch.nnodes.max,
@@ -91,20 +92,20 @@ static int check(const struct slurm *slurm, const struct ct_config *cfg, struct 
         .standalone = cfg->launch.standalone,
     };
 
-    return ct_slurm_check(&slurm->said, &wish, err);
+    return ct_slurm_check(&slurm->allocation, &request, err);
 }
 
-int slurm_settle(struct slurm *slurm, struct ct_config *cfg, const struct ct_log *log,
-                 struct ct_error *err)
+int slurm_complete(struct slurm *slurm, struct ct_config *cfg, const struct ct_log *log,
+                   struct ct_error *err)
 {
     int rc = check(slurm, cfg, err);
 
-    if (rc == 0 && slurm->said.restart_count > 0 && slurm->said.node_rank == 0 &&
+    if (rc == 0 && slurm->allocation.restart_count > 0 && slurm->allocation.node_rank == 0 &&
         cfg->log.level <= CT_CONFIG_LEVEL_INFO)
-        ct_log_event(log, CT_LOG_INFO, "queued_again",
-                     "note: Slurm has queued this job again %u time%s", slurm->said.restart_count,
-                     slurm->said.restart_count == 1 ? "" : "s");
-    if (rc != 0 || slurm->said.place != CT_SLURM_TASK || slurm->said.nodes <= 1)
+        ct_log_event(
+            log, CT_LOG_INFO, "queued_again", "note: Slurm has queued this job again %u time%s",
+            slurm->allocation.restart_count, slurm->allocation.restart_count == 1 ? "" : "s");
+    if (rc != 0 || slurm->allocation.place != CT_SLURM_TASK || slurm->allocation.nodes <= 1)
         return rc;
     if (is_given(cfg, &cfg->launch.master_addr) && !is_given(cfg, &cfg->launch.rdzv_endpoint))
         cfg->launch.rdzv_endpoint = ""; /* torchrun's other way to name the place to meet */
@@ -114,9 +115,10 @@ int slurm_settle(struct slurm *slurm, struct ct_config *cfg, const struct ct_log
                             "make one with `ctrun key new FILE` and give --key_file FILE");
     if (is_given(cfg, &cfg->launch.key_file))
         return 0;
-    if (slurm->said.node_rank != 0)
+    if (slurm->allocation.node_rank != 0)
         return slurm_key_await(log, cfg->launch.key_file,
-                               slurm->said.hosts != NULL ? slurm->said.hosts[0] : "node 0",
+                               slurm->allocation.hosts != NULL ? slurm->allocation.hosts[0]
+                                                               : "node 0",
                                cfg->launch.join_timeout_ms, err);
     if (slurm->left_key != NULL)
         (void)unlink(slurm->left_key);

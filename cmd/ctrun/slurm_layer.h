@@ -2,7 +2,7 @@
  *
  *      slurm_read      SLURM_* -> presets, the weakest layer above the defaults
  *      (ct_config_load)
- *      slurm_settle    do the user's settings contradict Slurm? the key that the nodes share
+ *      slurm_complete    do the user's settings contradict Slurm? the key that the nodes share
  *      (the job runs)
  *      slurm_end       the key is removed
  *
@@ -23,7 +23,7 @@
 enum { SLURM_PRESETS = 5 };
 
 struct slurm {
-    struct ct_slurm said; /* its place is CT_SLURM_NONE outside of Slurm */
+    struct ct_slurm allocation; /* its place is CT_SLURM_NONE outside of Slurm */
     struct ct_config_preset presets[SLURM_PRESETS];
     size_t preset_count;
     struct ct_arena arena;
@@ -35,11 +35,11 @@ struct slurm {
  * slurm_end in any case. */
 int slurm_read(struct slurm *slurm, char *const *env, struct ct_error *err);
 
-/* Check the configuration that was loaded with the presets, and see to it that the key exists.
- * Waits, on other nodes than node 0, for at most launch.join_timeout, and says so after a second.
- * 0, or an error with its sentence. */
-int slurm_settle(struct slurm *slurm, struct ct_config *cfg, const struct ct_log *log,
-                 struct ct_error *err);
+/* Check the configuration that was loaded with the presets, and make the key, or on nodes other
+ * than node 0 wait for it, at most launch.join_timeout; a wait is reported after a second. 0, or an
+ * error with its sentence. */
+int slurm_complete(struct slurm *slurm, struct ct_config *cfg, const struct ct_log *log,
+                   struct ct_error *err);
 
 void slurm_end(struct slurm *slurm);
 

@@ -32,10 +32,10 @@ struct ct_trained {
     struct ct_arena arena;     /* what `spec` points to */
 };
 
-/* Find what `path` stands for. `config` names the configuration, or is ""; `average` asks for the
- * average of the weights (ema.safetensors). A checkpoint's files are checked against their sums.
- * CT_ENOINPUT, CT_ENOTFOUND, CT_ECONFIG, CT_EDATA, CT_EUNSUPPORTED (no gpt). `ret` needs
- * ct_trained_close also after a failure. */
+/* Resolve `path` to a configuration and its weights. `config` names the configuration, or is "";
+ * `average` asks for the average of the weights (ema.safetensors). A checkpoint's files are checked
+ * against their sums. CT_ENOINPUT, CT_ENOTFOUND, CT_ECONFIG, CT_EDATA, CT_EUNSUPPORTED (no gpt).
+ * `ret` needs ct_trained_close also after a failure. */
 int ct_trained_open(struct ct_trained *ret, const char *path, const char *config, bool average,
                     struct ct_error *err);
 void ct_trained_close(struct ct_trained *trained);

@@ -28,7 +28,7 @@ enum { SIGNALS = 3, MAPPED_BYTES = 128 << 10 };
 struct daemon {
     uv_loop_t loop;
     uv_signal_t signals[SIGNALS];
-    uv_timer_t last_words; /* bounds what connections may take to end in good order */
+    uv_timer_t goodbye; /* bounds what connections may take to end in good order */
     struct ct_rdzv_server *server;
     struct ct_http_server *http;
     struct ct_log log;
@@ -38,7 +38,7 @@ struct daemon {
     struct ct_error fenced; /* a newer daemon has taken over */
 };
 
-enum { LAST_WORDS_MS = 1000, RESERVED = 64, CONNECTIONS = 65536 };
+enum { GOODBYE_MS = 1000, RESERVED = 64, CONNECTIONS = 65536 };
 
 static void on_late(uv_timer_t *timer)
 {
@@ -47,8 +47,8 @@ static void on_late(uv_timer_t *timer)
 
 static void stop(struct daemon *daemon)
 {
-    (void)uv_timer_start(&daemon->last_words, on_late, LAST_WORDS_MS, 0);
-    uv_unref((uv_handle_t *)&daemon->last_words);
+    (void)uv_timer_start(&daemon->goodbye, on_late, GOODBYE_MS, 0);
+    uv_unref((uv_handle_t *)&daemon->goodbye);
     for (size_t i = 0; i < SIGNALS; i++)
         uv_close((uv_handle_t *)&daemon->signals[i], NULL);
     if (daemon->http != NULL)
@@ -221,7 +221,7 @@ static int serve(struct daemon *daemon, const struct ct_ctrund_options *options,
 {
     if (uv_loop_init(&daemon->loop) != 0)
         return ct_error_set(err, CT_EOS, "no event loop");
-    (void)uv_timer_init(&daemon->loop, &daemon->last_words);
+    (void)uv_timer_init(&daemon->loop, &daemon->goodbye);
     int rc = watch_signals(daemon, err);
     if (rc == 0)
         rc = start(daemon, options, err);
@@ -234,7 +234,7 @@ static int serve(struct daemon *daemon, const struct ct_ctrund_options *options,
                 uv_close((uv_handle_t *)&daemon->signals[i], NULL);
     }
     (void)uv_run(&daemon->loop, UV_RUN_DEFAULT);
-    uv_close((uv_handle_t *)&daemon->last_words, NULL);
+    uv_close((uv_handle_t *)&daemon->goodbye, NULL);
     (void)uv_run(&daemon->loop, UV_RUN_NOWAIT);
     (void)uv_loop_close(&daemon->loop);
     if (rc == 0 && daemon->fenced.code != 0) {
@@ -308,6 +308,6 @@ int main(int argc, char **argv)
     }
     if (rc != 0)
         complain(&daemon, &options, &err);
-    ct_log_writer_free(daemon.writer, LAST_WORDS_MS);
+    ct_log_writer_free(daemon.writer, GOODBYE_MS);
     return ct_exit_status(rc);
 }

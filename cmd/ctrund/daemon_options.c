@@ -72,7 +72,7 @@ static int unknown(const char *argument, struct ct_error *err)
 }
 
 /* An argument, and its value if that is the next one; returns how many they are, or a code. */
-static int take(struct ct_ctrund_options *options, char *const *argv, struct ct_error *err)
+static int parse(struct ct_ctrund_options *options, char *const *argv, struct ct_error *err)
 {
     const char *argument = argv[0];
 
@@ -112,7 +112,7 @@ int ct_ctrund_options_parse(struct ct_ctrund_options *options, int argc, char **
 
     *options = (struct ct_ctrund_options){0};
     for (int i = 1, taken; i < argc; i += CT_MAX(taken, 1)) {
-        taken = take(options, argv + i, code == 0 ? err : &later);
+        taken = parse(options, argv + i, code == 0 ? err : &later);
         if (taken < 0 && code == 0)
             code = taken;
     }

@@ -27,7 +27,7 @@ struct ct_ctrund_options {
 int ct_ctrund_options_parse(struct ct_ctrund_options *options, int argc, char **argv,
                             struct ct_error *err);
 
-/* The text of --help. */
+/* Return the text of --help. */
 const char *ct_ctrund_options_help(void);
 
 #endif

@@ -213,10 +213,10 @@ static void record_details(struct ct_request *request, uint64_t now)
 {
     struct ct_group *group = request->group;
     int awaited = missing_of(request);
-    char words[CT_RECORD_WORDS];
+    char words[CT_RECORD_TEXT];
 
     ct_signature_print(request->task.signature, words, sizeof words);
-    ct_worker_record_words(group->record, words);
+    ct_worker_record_text(group->record, words);
     ct_worker_record_heartbeat(group->record, now, moves_of(group),
                                awaited >= 0 ? group->ranks[awaited] : -1);
 }

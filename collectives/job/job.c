@@ -332,8 +332,8 @@ int ct_job_survive(struct ct_job *job)
 
 int ct_job_healed(struct ct_job *job)
 {
-    struct ct_message message = {.type = CT_MSG_HEALED,
-                                 .healed = {.generation = job->assignment.generation}};
+    struct ct_message message = {.type = CT_MSG_RECOVERED,
+                                 .recovered = {.generation = job->assignment.generation}};
 
     return send_message(job, &message);
 }

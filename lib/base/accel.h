@@ -4,10 +4,9 @@
  *     stream   work in order: copies, and operations of a communication library
  *     event    record(event, stream): complete when all earlier work of the stream is
  *
- * Functions return 0, or a negative code. None but `zero` waits for the device, any thread may call
- * them, and each thread that gives streams work calls `enter` first. The table outlives what is
- * made of it.
- */
+ * Functions return 0, or a negative code. Only `zero` waits for the device; any thread may call
+ * them; each thread that submits work to streams calls `enter` first. The table outlives its
+ * streams and events. */
 #ifndef CT_BASE_ACCEL_H
 #define CT_BASE_ACCEL_H
 
@@ -19,7 +18,7 @@ struct ct_accel {
     uint8_t unique[16]; /* the card's own, the same in all processes: who shares one has the same */
     void *context;      /* of the functions */
 
-    /* The device is the calling thread's from here on. */
+    /* Make the device the calling thread's current one. */
     int (*enter)(void *context);
 
     int (*stream_new)(void *context, void **ret_stream);
@@ -28,19 +27,20 @@ struct ct_accel {
     void (*event_free)(void *context, void *event);
 
     int (*record)(void *context, void *event, void *stream);
-    /* What `stream` is given from here on begins when `event`, as recorded last, is over. */
+    /* Make later work of `stream` wait for the last record of `event`. */
     int (*wait)(void *context, void *stream, void *event);
-    /* 1: over, or never recorded; 0: not yet; negative: the device failed. */
+    /* Return 1 if the event is complete or was never recorded, 0 if not, negative if the device
+     * failed. */
     int (*query)(void *context, void *event);
 
-    /* Either end may lie in the device's memory or in the host's; goes on as the stream does. */
+    /* Copy asynchronously, in the stream's order; each end may lie in device or host memory. */
     int (*copy)(void *context, void *to, const void *from, size_t bytes, void *stream);
 
     /* Fill memory of the device with zeroes; they are there on return. */
     int (*zero)(void *context, void *memory, size_t bytes);
 
-    /* Copies to and from this memory of the host need no stopover. Only a hint: what it returns may
-     * be passed over. */
+    /* Pin host memory, so that copies need no staging buffer. Only a hint: its result may be
+     * ignored. */
     int (*pin)(void *context, void *memory, size_t bytes);
     void (*unpin)(void *context, void *memory);
 };

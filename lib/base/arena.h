@@ -15,23 +15,23 @@ struct ct_arena {
     size_t limit_bytes;
 };
 
-/* An empty arena that never holds more than `limit_bytes`. */
+/* Initialise an empty arena of at most `limit_bytes`. */
 void ct_arena_init(struct ct_arena *arena, size_t limit_bytes);
 
 /* Frees every block; the arena is empty again and may be used on. */
 void ct_arena_deinit(struct ct_arena *arena);
 
-/* `size` zeroed bytes, aligned for any type; NULL above the limit or without memory. */
+/* Allocate `size` zeroed bytes, aligned for any type; NULL above the limit or without memory. */
 void *ct_arena_alloc(struct ct_arena *arena, size_t size);
 
-/* `count` zeroed elements of `size` bytes; NULL also when the product overflows. */
+/* Allocate `count` zeroed elements of `size` bytes; NULL also when the product overflows. */
 void *ct_arena_array(struct ct_arena *arena, size_t count, size_t size);
 
-/* A copy of `text`, or of its first `length` bytes, terminated; NULL as above. */
+/* Return a copy of `text`, or of its first `length` bytes, terminated; NULL as above. */
 char *ct_arena_strdup(struct ct_arena *arena, const char *text);
 char *ct_arena_strndup(struct ct_arena *arena, const char *text, size_t length);
 
-/* printf into the arena; NULL as above. */
+/* Print into the arena; NULL as above. */
 char *ct_arena_printf(struct ct_arena *arena, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -25,25 +25,24 @@ struct ct_buf {
     bool failed;  /* an append was refused (limit or memory) */
 };
 
-/* An empty buffer that may hold `limit` bytes (0: no limit). Allocates nothing. */
+/* Initialise an empty buffer of at most `limit` bytes (0: no limit), without allocating. */
 void ct_buf_init(struct ct_buf *buf, size_t limit);
 void ct_buf_deinit(struct ct_buf *buf);
 
-/* Forget the content and the failure, keep the memory. */
+/* Clear the content and the failure, keep the memory. */
 void ct_buf_clear(struct ct_buf *buf);
 
 /* Append; 0, CT_ELIMIT or CT_ENOMEM. */
 int ct_buf_append(struct ct_buf *buf, const void *data, size_t size);
 int ct_buf_puts(struct ct_buf *buf, const char *text);
-/* `text`, broken at blanks so that no line passes `width`; it begins at `column`, further lines at
- * `indent`. A word that is longer stands alone. */
+/* Append `text`, wrapped at blanks to `width`; it begins at `column`, further lines at `indent`. A
+ * longer word has a line of its own. */
 void ct_buf_wrap(struct ct_buf *buf, const char *text, int column, int indent, int width);
 int ct_buf_printf(struct ct_buf *buf, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Append text of which nobody knows where it comes from: control characters that are not in `kept`
- * ("" for one line, "\n\t" for several) as \n, \t, \xNN, so that they neither forge lines nor
- * drive a terminal. */
+/* Append untrusted text: control characters that are not in `kept` ("" for one line, "\n\t" for
+ * several) as \n, \t, \xNN, so that they neither forge lines nor control a terminal. */
 void ct_buf_put_clean(struct ct_buf *buf, const char *text, const char *kept);
 
 /* Make `size` more bytes writable at data + size and return that place, or NULL. The caller adds
@@ -53,7 +52,7 @@ void *ct_buf_reserve(struct ct_buf *buf, size_t size);
 /* Drop `size` bytes from the front. */
 void ct_buf_consume(struct ct_buf *buf, size_t size);
 
-/* The content as a string; "" when nothing was appended. Valid until the next change. */
+/* Return the content as a string, "" if empty. Valid until the next change. */
 const char *ct_buf_str(const struct ct_buf *buf);
 
 #endif

@@ -16,16 +16,16 @@ enum ct_dtype {
     CT_DTYPE_COUNT
 };
 
-/* Bytes of one element. */
+/* Return the bytes of one element. */
 size_t ct_dtype_size(enum ct_dtype dtype);
 
-/* The name safetensors uses ("F32"); never NULL. */
+/* Return the name safetensors uses ("F32"); never NULL. */
 const char *ct_dtype_name(enum ct_dtype dtype);
 
-/* The type called `name` (any case), or -1. */
+/* Return the type called `name` (any case), or -1. */
 int ct_dtype_find(const char *name);
 
-/* bf16 and f16 to f32 and back, rounding to nearest even; NaN stays NaN. */
+/* Convert bf16 and f16 to f32 and back, rounding to nearest even; NaN stays NaN. */
 float ct_bf16_to_f32(uint16_t bits);
 uint16_t ct_bf16_from_f32(float value);
 float ct_f16_to_f32(uint16_t bits);

@@ -2,7 +2,7 @@
  *
  * A function returns 0 or a negative code: one of `enum ct_err` (from error.def) or a negative
  * errno. A function whose failure a person will read also fills `struct ct_error`: one sentence
- * that names the thing, the value and the remedy. Callers may prefix where it happened. */
+ * that names the thing, the value and the remedy. Callers may prefix the place. */
 #ifndef CT_BASE_ERROR_H
 #define CT_BASE_ERROR_H
 
@@ -29,7 +29,7 @@ struct ct_error {
 int ct_error_set(struct ct_error *err, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* As ct_error_set, for what somebody else has failed with. */
+/* As ct_error_set, for an error that another process has reported. */
 int ct_error_echo(struct ct_error *err, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -37,13 +37,14 @@ int ct_error_echo(struct ct_error *err, int code, const char *format, ...)
 int ct_error_prefix(struct ct_error *err, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The text of a code of ours or of a negative errno; never NULL. */
+/* Return the text of a code of ours or of a negative errno; never NULL. */
 const char *ct_strerror(int code);
 
-/* The name of a code ("CT_ETIMEOUT"), or of the errno ("ENOENT"); never NULL. */
+/* Return the name of a code ("CT_ETIMEOUT"), or of the errno ("ENOENT"); never NULL. */
 const char *ct_error_name(int code);
 
-/* The exit status a program ends with for `code`: 0 for 0, from error.def, 71 for an errno. */
+/* Return the exit status a program ends with for `code`: 0 for 0, from error.def, 71 for an
+ * errno. */
 int ct_exit_status(int code);
 
 #ifdef __cplusplus

@@ -24,10 +24,10 @@ enum { CT_FS_SUFFIX = 7 };
 int ct_fs_replace(const char *path, const void *data, size_t size, struct ct_error *err);
 int ct_fs_replace_private(const char *path, const void *data, size_t size, struct ct_error *err);
 
-/* fsync the directory that holds `path`. */
+/* Flush the directory of `path` (fsync). 0 or a negative errno. */
 int ct_fs_sync_parent(const char *path);
 
-/* mkdir -p; existing directories are fine. 0 or CT_ECANTCREAT. */
+/* Make the directory and its parents, unless they exist. 0 or CT_ECANTCREAT. */
 int ct_fs_make_dirs(const char *path, struct ct_error *err);
 
 /* Remove a file, or a directory with everything in it (symbolic links are removed, never followed).

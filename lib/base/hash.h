@@ -5,16 +5,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* XXH3-64 of `size` bytes, chained through `seed`. */
+/* Return the XXH3-64 of `size` bytes, chained through `seed`. */
 uint64_t ct_hash64(const void *data, size_t size, uint64_t seed);
 
-/* ct_hash64 of a string without its terminator, seed 0. */
+/* Return ct_hash64 of a string without its terminator, seed 0. */
 uint64_t ct_hash_str(const char *text);
 
-/* CRC32C (Castagnoli), continuing from `crc` (0 to start). */
+/* Return the CRC32C (Castagnoli), continuing from `crc` (0 to start). */
 uint32_t ct_crc32c(uint32_t crc, const void *data, size_t size);
 
-/* The CRC32C of a whole from its parts, in any order, by whoever has them:
+/* Combine the CRC32C of a whole from its parts, in any order and by any process:
  *
  *     [ part 0 | part 1 | ... ]    ct_crc32c_zeros(bytes of the whole) ^ share 0 ^ share 1 ^ ...
  *

@@ -65,7 +65,7 @@ void ct_json_string(struct ct_buf *buf, const char *text)
 }
 
 /* Equal, and zeros of the same sign. */
-static bool same_double(double a, double b)
+static bool same_number(double a, double b)
 {
     return !(a < b) && !(a > b) && signbit(a) == signbit(b);
 }
@@ -78,13 +78,13 @@ void ct_json_number(struct ct_buf *buf, double value)
         (void)ct_buf_puts(buf, "null");
         return;
     }
-    if (fabs(value) < 1e15 && same_double(trunc(value), value)) {
+    if (fabs(value) < 1e15 && same_number(trunc(value), value)) {
         (void)ct_buf_printf(buf, "%.0f", value);
         return;
     }
     for (int digits = 6; digits <= 17; digits++) {
         (void)snprintf(text, sizeof text, "%.*g", digits, value);
-        if (same_double(strtod(text, NULL), value))
+        if (same_number(strtod(text, NULL), value))
             break;
     }
     (void)ct_buf_puts(buf, text);

@@ -1,9 +1,9 @@
 /* Logs: one line an event, text for people, JSON on request.
  *
  * A log belongs to a program, never to a library: libraries return errors. Two logs may live in one
- * process. Text: "ctrun: warning: message", behind the time where that is asked for; JSON: a record
- * (record.h). Safe from several threads: a line is one write. Whatever a message holds, it is one
- * line: control characters are escaped. */
+ * process. Text: "ctrun: warning: message", after the time if the log is stamped; JSON: a record
+ * (record.h). Safe from several threads: a line is one write. A message is always one line: control
+ * characters are escaped. */
 #ifndef CT_BASE_LOG_H
 #define CT_BASE_LOG_H
 
@@ -26,17 +26,17 @@ struct ct_log {
     const int *node, *rank; /* fields of JSON; NULL while they are not known */
 };
 
-/* A log to a file descriptor (not owned) at level INFO, as text. */
+/* Initialise a log to a file descriptor (not owned) at level INFO, as text. */
 void ct_log_init_fd(struct ct_log *log, const char *program, const int *fd);
 
-/* "debug", "info", "warn", "error"; -1 for anything else. */
+/* Parse "debug", "info", "warn", "error"; -1 for another name. */
 int ct_log_level_find(const char *name);
 
-/* What a line of text begins with: the local time when the log is stamped, else nothing. */
+/* Append the prefix of a text line: the local time if the log is stamped, else nothing. */
 void ct_log_stamp(const struct ct_log *log, struct ct_buf *line);
 
-/* One event. `event` is a stable short name for machines ("worker_exit"); `format` the sentence for
- * people. Nothing happens below the log's level or when `log` is NULL. */
+/* Log one event. `event` is a stable short name for programs ("worker_exit"); `format` the sentence
+ * for people. A no-op below the log's level or when `log` is NULL. */
 void ct_log_event(const struct ct_log *log, enum ct_log_level level, const char *event,
                   const char *format, ...) __attribute__((format(printf, 4, 5)));
 

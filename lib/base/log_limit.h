@@ -23,8 +23,8 @@ struct ct_log_limit {
     uint32_t of_reason[CT_LOG_REASONS];
 };
 
-/* May a line of `reason` (a hash) be written now? `ret_left_out`: lines that were left out in a
- * window that is over and are to be told of with this call; 0 mostly. */
+/* Return whether a line of `reason` (a hash) may be written now. `ret_left_out`: the number of
+ * lines suppressed in a past window, to be reported with this line; mostly 0. */
 bool ct_log_limit_pass(struct ct_log_limit *limit, uint64_t now_ms, uint64_t reason,
                        uint32_t *ret_left_out);
 

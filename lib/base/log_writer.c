@@ -76,7 +76,7 @@ static void write_direct(void *context, const char *line, unsigned long size)
 }
 
 /* The ring is empty: say how many lines it had no room for. */
-static void tell_dropped(struct ct_log_writer *writer)
+static void report_dropped(struct ct_log_writer *writer)
 {
     uint64_t dropped = writer->dropped;
 
@@ -102,7 +102,7 @@ static void *run(void *context)
             writer->head = (writer->head + size) % RING_BYTES;
             writer->used -= size;
         } else if (writer->dropped > 0) {
-            tell_dropped(writer);
+            report_dropped(writer);
         } else if (writer->closing) {
             break;
         } else {

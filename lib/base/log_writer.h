@@ -14,12 +14,12 @@
 
 struct ct_log_writer;
 
-/* From now on `log`, which is set up for a descriptor (ct_log_init_fd), is written by a thread; it
- * must not change any more. NULL without memory or thread: the log is as it was. */
+/* Move `log`, which was set up for a descriptor (ct_log_init_fd), to a writer thread; it must not
+ * be changed any more. NULL without memory or thread: the log stays as it was. */
 struct ct_log_writer *ct_log_writer_new(struct ct_log *log, int fd);
 
-/* Write out what is there, for `patience_ms` at most; then nothing is written any more. The log may
- * not be used after it. NULL is fine. */
+/* Flush the queued lines for at most `patience_ms`, drop the rest and free. The log must not be
+ * used afterwards. NULL is ignored. */
 void ct_log_writer_free(struct ct_log_writer *writer, unsigned patience_ms);
 
 #endif

@@ -12,7 +12,7 @@
  *                              pid, status or signal, text, error_file, also, hint, restarts,
  *                              exit_status
  *
- * Everything that is printed with log.format json is made here. Pure: appends to a buffer. */
+ * All lines that are printed with log.format json are made here. Pure: appends to a buffer. */
 #ifndef CT_BASE_RECORD_H
 #define CT_BASE_RECORD_H
 
@@ -23,7 +23,7 @@
 /* Begin a record of `kind` (no text that needs escapes); `wall_ns` is the time since 1970. */
 void ct_record_begin(struct ct_buf *to, uint64_t wall_ns, const char *kind);
 
-/* Fields; a key is a literal that needs no escapes. */
+/* Append a field; a key is a literal that needs no escapes. */
 void ct_record_string(struct ct_buf *to, const char *key, const char *text);
 void ct_record_bytes(struct ct_buf *to, const char *key, const char *data, size_t size);
 void ct_record_whole(struct ct_buf *to, const char *key, int64_t value);

@@ -11,10 +11,11 @@
 
 #include <stdint.h>
 
-/* Four uniform 32-bit words for `counter` (128 bits, low words first) under the 64-bit `key`. */
+/* Generate four uniform 32-bit words for `counter` (128 bits, low words first) and the 64-bit
+ * `key`. */
 void ct_philox(uint64_t key, const uint32_t counter[4], uint32_t ret_words[4]);
 
-/* A uniform float in [0, 1), a multiple of 2^-24, from one word. */
+/* Return a uniform float in [0, 1), a multiple of 2^-24, from one word. */
 float ct_uniform_f32(uint32_t word);
 
 struct ct_rng {
@@ -24,7 +25,7 @@ struct ct_rng {
 void ct_rng_init(struct ct_rng *rng, uint64_t seed);
 uint64_t ct_rng_next(struct ct_rng *rng);
 
-/* Uniform in [0, bound), bound > 0, without modulo bias. */
+/* Return a uniform number in [0, bound), bound > 0, without modulo bias. */
 uint64_t ct_rng_below(struct ct_rng *rng, uint64_t bound);
 
 /* Mix `value` into a well-distributed 64-bit word (splitmix64's finaliser). */

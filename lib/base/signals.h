@@ -15,10 +15,10 @@ static inline bool ct_signals_has(uint64_t set, int signo)
     return signo > 0 && signo < 64 && (set >> signo & 1) != 0;
 }
 
-/* The set of the signals named: "SIGTERM", "TERM", or a number, blanks around it not counting. 0,
- * or CT_EUSAGE with a sentence that follows the name of a setting ("names \"SIGFOO\", ...") for
- * what is no signal, and for signals that no program can take to heart (SIGKILL, SIGSTOP) or that
- * mean a fault or a child of the program itself (SIGSEGV, SIGCHLD). */
+/* Parse a list of signals: "SIGTERM", "TERM", or a number, with optional blanks around it. 0, or
+ * CT_EUSAGE with a sentence that follows the name of a setting ("names \"SIGFOO\", ...") for an
+ * unknown signal, one that cannot be handled (SIGKILL, SIGSTOP), or one of the program itself
+ * (SIGSEGV, SIGCHLD). */
 int ct_signals_parse(const char *const *names, size_t count, uint64_t *ret_set,
                      struct ct_error *err);
 

@@ -27,8 +27,8 @@ static inline struct ct_ticks_pair ct_ticks_now(void)
     return now;
 }
 
-/* When `ticks` was, in nanoseconds of CLOCK_MONOTONIC: on the line through `base` and `now`, which
- * lie a millisecond apart at least. Never beyond `now`: what was stamped before it is not later. */
+/* Convert `ticks` to nanoseconds of CLOCK_MONOTONIC, on the line through `base` and `now`, which
+ * are at least a millisecond apart. The result is never later than `now`. */
 static inline uint64_t ct_ticks_to_ns(struct ct_ticks_pair base, struct ct_ticks_pair now,
                                       uint64_t ticks)
 {

@@ -27,7 +27,7 @@ static bool min_above_max(const struct ct_config *cfg, const void *member, struc
     return nodes->min > nodes->max;
 }
 
-static bool no_meeting_place(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+static bool no_rendezvous(const struct ct_config *cfg, const void *member, struct ct_buf *why)
 {
     (void)member;
     (void)ct_buf_printf(why, "is above 1, so the nodes need a place to meet: add --rdzv_endpoint "
@@ -335,14 +335,14 @@ static bool empty_split(const struct ct_config *cfg, const void *member, struct 
     return split->at[0] >= split->at[1];
 }
 
-/* The divisor of `whole` nearest to `wish`. */
-static int64_t nearest_divisor(int64_t whole, int64_t wish)
+/* The divisor of `whole` nearest to `wanted`. */
+static int64_t nearest_divisor(int64_t whole, int64_t wanted)
 {
     for (int64_t away = 0;; away++) {
-        if (wish > away && whole % (wish - away) == 0)
-            return wish - away;
-        if (wish + away <= whole && whole % (wish + away) == 0)
-            return wish + away;
+        if (wanted > away && whole % (wanted - away) == 0)
+            return wanted - away;
+        if (wanted + away <= whole && whole % (wanted + away) == 0)
+            return wanted + away;
     }
 }
 
@@ -460,7 +460,7 @@ static bool plateau_without_evaluation(const struct ct_config *cfg, const void *
 
 static const struct ct_config_rule rules[] = {
     {AT(launch.nnodes), AT(launch.nnodes), false, min_above_max},
-    {AT(launch.nnodes), AT(launch.rdzv_endpoint), false, no_meeting_place},
+    {AT(launch.nnodes), AT(launch.rdzv_endpoint), false, no_rendezvous},
     {AT(launch.nproc_per_node), AT(launch.nproc_per_node), false, bad_worker_count},
     {AT(launch.node_rank), AT(launch.nnodes), false, rank_beyond_nodes},
     {AT(launch.rdzv_backend), AT(launch.nnodes), false, static_and_elastic},

@@ -24,8 +24,8 @@ struct ct_config_rules {
 extern const struct ct_config_rules ct_config_parallel_rules, ct_config_served_rules,
     ct_config_precision_rules;
 
-/* Where a stronger layer than that of warm-up and decay has lowered train.steps below them, shorten
- * them to it, in proportion, and note that: trial.c. Before the rules. */
+/* Shorten warm-up and decay in proportion, with a note, when a stronger layer has lowered
+ * train.steps below them (trial.c). Call it before the rules. */
 void ct_config_fit_trial(struct ct_config_loader *loader);
 
 #endif

@@ -123,7 +123,7 @@ static void complain_unknown(struct command_line *c, const char *name,
 }
 
 /* The value behind an option that needs one, or NULL after a complaint. */
-static const char *take_value(struct command_line *c, const struct ct_config_origin *origin)
+static const char *next_value(struct command_line *c, const struct ct_config_origin *origin)
 {
     char shown[CT_CONFIG_SHOWN_ROOM];
     const char *word = next_word(c);
@@ -157,7 +157,7 @@ static void read_key(struct command_line *c, const struct ct_config_key *key, co
             c->at++;
         }
     } else if (value == NULL) {
-        value = take_value(c, origin);
+        value = next_value(c, origin);
     }
     if (value != NULL)
         ct_config_set_text(c->loader, key, value, origin);
@@ -178,12 +178,12 @@ static void read_torchrun(struct command_line *c, const struct ct_torchrun_optio
         return;
     }
     if (value == NULL)
-        value = take_value(c, origin);
+        value = next_value(c, origin);
     if (value != NULL)
         ct_torchrun_apply(c->loader, option, value, origin);
 }
 
-int ct_config_option_takes(const char *word, const char *next)
+int ct_config_option_width(const char *word, const char *next)
 {
     size_t length = strcspn(word, "=");
     const struct ct_torchrun_option *option = NULL;
@@ -254,7 +254,7 @@ static void complain_short(struct command_line *c, const char *word,
     char dashed[128];
 
     (void)snprintf(dashed, sizeof dashed, "-%s", word);
-    if (word[2] != '\0' && ct_config_option_takes(dashed, NULL) > 0)
+    if (word[2] != '\0' && ct_config_option_width(dashed, NULL) > 0)
         ct_config_complain(c->loader, origin, "", "is no option; write two dashes: %s", dashed);
     else
         ct_config_complain(c->loader, origin, "", "is no option; see ctrun --help");

@@ -74,7 +74,7 @@ struct ct_config_interval {
 
 /* ---- where a value came from ---------------------------------------------------------------- */
 
-/* Weakest first; a layer replaces what weaker ones said, key by key. */
+/* In ascending order of precedence; a layer overrides weaker ones key by key. */
 enum ct_config_layer {
     CT_CONFIG_DEFAULT,
     CT_CONFIG_PRESET,
@@ -90,7 +90,7 @@ struct ct_config_origin {
     int line, column; /* from 1, in a file; else 0 */
 };
 
-/* What the command line asks for besides keys. */
+/* The arguments of the command line besides keys. */
 struct ct_config_command {
     const char *file;    /* the YAML file, or NULL */
     const char *program; /* the program (or module) that is no YAML file, or NULL */
@@ -131,7 +131,7 @@ struct ct_config_command {
 #define CT_MEMBER_INTERVAL(name) name
 #define CT_MEMBER_LAYERS(name) name
 
-/* How many keys there are. */
+/* The number of keys. */
 enum {
     CT_CONFIG_KEYS = 0
 #define CT_ROOT(name, type, standard, range, help) +1
@@ -171,8 +171,8 @@ struct ct_config_preset {
     const char *name;  /* for messages: "SLURM_NNODES" */
 };
 
-/* Everything that loading looks at; zero-initialise and fill what there is. The strings must live
- * as long as the config does. */
+/* The input of loading; zero-initialise, then fill the fields that are available. The strings must
+ * outlive the config. */
 struct ct_config_input {
     const char *yaml_path; /* a YAML file; NULL: the one that argv names, if any */
     const char *yaml_text; /* when not NULL, the file's content: yaml_path only names it */
@@ -186,8 +186,8 @@ struct ct_config_input {
     size_t preset_count;
 };
 
-/* What is wrong (errors: loading fails) and what has no effect (notes: it does not). Each text is
- * one sentence that begins with its place, "configs/a.yaml:3:7: ...". Zero-initialise. */
+/* Errors (loading fails) and notes about settings without an effect (loading succeeds). Each text
+ * is one sentence that begins with its place, "configs/a.yaml:3:7: ...". Zero-initialise. */
 enum { CT_CONFIG_ERRORS_MAX = 20 };
 struct ct_config_errors {
     size_t count, dropped; /* `dropped` more errors were found than there is room for */
@@ -199,21 +199,21 @@ struct ct_config_errors {
 /* Fill `cfg` from all layers and check it. Returns 0, or the code of the first error (CT_EUSAGE:
  * command line or environment; CT_ECONFIG: the rest; both are exit status 2). A YAML file is at
  * most 1 MiB, 32 levels deep, without aliases, tags and duplicate keys. A file that is named on the
- * command line may be followed by options; a program may not, what follows is its own.
- * `cfg` needs ct_config_deinit also after a failure. */
+ * command line may be followed by options; arguments after a program are its own. `cfg` needs
+ * ct_config_deinit also after a failure. */
 int ct_config_load(struct ct_config *cfg, const struct ct_config_input *in,
                    struct ct_config_errors *errs);
 void ct_config_deinit(struct ct_config *cfg);
 
 /* ---- asking --------------------------------------------------------------------------------- */
 
-/* Where the value of a member came from: ct_config_origin(cfg, &cfg->optim.lr). */
+/* Return the origin of a member's value: ct_config_origin(cfg, &cfg->optim.lr). */
 const struct ct_config_origin *ct_config_origin(const struct ct_config *cfg, const void *member);
 
-/* That place as text for messages: "configs/a.yaml:3:7", "--optim.lr", "PET_NNODES", "default". */
+/* Print the origin for messages: "configs/a.yaml:3:7", "--optim.lr", "PET_NNODES", "default". */
 const char *ct_config_origin_text(const struct ct_config_origin *origin, char *room, size_t size);
 
-/* The word of a choice: ct_config_word(cfg, &cfg->optim.type) is "adamw". */
+/* Return the word of a choice: ct_config_word(cfg, &cfg->optim.type) is "adamw". */
 const char *ct_config_word(const struct ct_config *cfg, const void *member);
 
 enum { CT_CONFIG_PATTERN_SIZE = 128 };
@@ -223,33 +223,35 @@ enum { CT_CONFIG_PATTERN_SIZE = 128 };
 int ct_config_factor(const char *text, char ret_pattern[CT_CONFIG_PATTERN_SIZE],
                      double *ret_factor);
 
-/* Which streams of a worker `spec` (launch.redirects, launch.tee) names: 0 none, 1 stdout, 2
- * stderr, 3 both; CT_EUSAGE when `spec` is not "N" or "RANK:N,RANK:N" with N from 0 to 3. */
+/* Return the streams of a worker that `spec` (launch.redirects, launch.tee) selects: 0 none, 1
+ * stdout, 2 stderr, 3 both; CT_EUSAGE when `spec` is not "N" or "RANK:N,RANK:N" with N from 0 to
+ * 3. */
 int ct_config_streams(const char *spec, int64_t local_rank);
 
-/* The signals that end the job and those that are passed on (sets of base/signals.h). No signal is
- * in both: when only one of the two lists was given, the other's default loses what it names. */
+/* Return the signals that end the job and those that are forwarded (sets of base/signals.h). No
+ * signal is in both: when only one of the two lists was given, its signals are removed from the
+ * default of the other. */
 void ct_config_signals(const struct ct_config *cfg, uint64_t *ret_ends, uint64_t *ret_forwards);
 
-/* The signals after which the job is to be queued again; they are in neither of the two sets. */
+/* Return the signals after which the job is requeued; they are in neither of the two sets. */
 uint64_t ct_config_requeue_signals(const struct ct_config *cfg);
 
-/* A number that is equal on all nodes whose SHARED sections are equal (paths of inputs and launch
- * settings do not enter it). */
+/* Return a hash of the SHARED sections (without paths of inputs and launch settings), to compare
+ * nodes. */
 uint64_t ct_config_hash(const struct ct_config *cfg);
 
-/* Append what makes that number, a "--key=value" a line, in the order of config.def; keys that have
- * their default are left out. */
+/* Append the settings behind that hash, one "--key=value" a line, in the order of config.def,
+ * without defaults. */
 void ct_config_settings(const struct ct_config *cfg, struct ct_buf *to);
 
-/* Where runs have their folders unless log.dir names one: "runs/digits_mlp" for
+/* Return the parent folder of runs, unless log.dir is set: "runs/digits_mlp" for
  * configs/digits_mlp.yaml. */
 void ct_config_run_base(const struct ct_config *cfg, char path[PATH_MAX]);
 
-/* Is checkpoint.dir auto? */
+/* Return whether checkpoint.dir is auto. */
 bool ct_config_keeps_checkpoints_in_run(const struct ct_config *cfg);
 
-/* Call `each` with every key whose values differ, and both as they are written in a file. */
+/* Call `each` with every key whose values differ, and both values as a file has them. */
 void ct_config_differences(const struct ct_config *a, const struct ct_config *b,
                            void (*each)(void *context, const char *key, const char *in_a,
                                         const char *in_b),
@@ -257,12 +259,12 @@ void ct_config_differences(const struct ct_config *a, const struct ct_config *b,
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-/* Append the effective values as a YAML file that means the same; each line's comment says where
- * the value came from. Relative INPUT paths get `base_dir` in front unless it is NULL. */
+/* Append the effective values as a YAML file that means the same; each line's comment names the
+ * origin of the value. Relative INPUT paths get `base_dir` in front unless it is NULL. */
 void ct_config_print(const struct ct_config *cfg, const char *base_dir, struct ct_buf *to);
 
-/* The same for the folder of a run: defaults of section launch are left out, as they are for those
- * who start it again to choose. */
+/* The same for the folder of a run, without the defaults of section launch, which are chosen anew
+ * when the run is resumed. */
 void ct_config_print_run(const struct ct_config *cfg, const char *base_dir, struct ct_buf *to);
 
 /* Append the JSON schema (2020-12) of a YAML file, for editors. */
@@ -274,14 +276,14 @@ void ct_config_man(struct ct_buf *to);
 /* Append a list of the launch options (or of all keys), for `ctrun help`. */
 void ct_config_help(bool all, struct ct_buf *to);
 
-/* Are two names alike, dashes being as good as underscores? */
+/* Return whether two names are equal; dashes count as underscores. */
 bool ct_config_same_name(const char *a, const char *b);
 
-/* How many words the option `word` ("--nnodes", "--nnodes=2", "-m") takes, itself among them: 1 or
- * 2; `next` follows it, or NULL. 0 when there is no such option. */
-int ct_config_option_takes(const char *word, const char *next);
+/* Return the number of arguments that the option `word` ("--nnodes", "--nnodes=2", "-m") occupies,
+ * itself included: 1 or 2; `next` is the argument after it, or NULL. 0 for an unknown option. */
+int ct_config_option_width(const char *word, const char *next);
 
-/* The option (without its dashes) that `name` may be a misspelling of, or NULL. */
+/* Return the option (without its dashes) that `name` may be a misspelling of, or NULL. */
 const char *ct_config_option_like(const char *name);
 
 /* Append a function _ctrun_keys for "bash" or "zsh" that completes the keys as options (bash: $1 is

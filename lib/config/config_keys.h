@@ -45,17 +45,18 @@ extern const struct ct_config_key ct_config_keys[CT_CONFIG_KEYS];
 extern const struct ct_config_section ct_config_sections[];
 extern const size_t ct_config_section_count;
 
-/* The key, or the section, of that path; NULL when there is none. Dashes count as underscores. */
+/* Return the key, or the section, of that path; NULL if none. Dashes count as underscores. */
 const struct ct_config_key *ct_config_key_find(const char *path);
 const struct ct_config_section *ct_config_section_find(const char *path);
 
-/* The key's place in the table, which is that of its origin. */
+/* Return the key's index in the table, which is also that of its origin. */
 size_t ct_config_key_index(const struct ct_config_key *key);
 
-/* The key whose member lies at `member` of `cfg`; a bug when there is none. */
+/* Return the key whose member lies at `member` of `cfg`; asserts that it exists. */
 const struct ct_config_key *ct_config_key_of(const struct ct_config *cfg, const void *member);
 
-/* The part of a path behind its last dot, and whether `path` lies directly in section `section`. */
+/* Return the part of a path after its last dot, and whether `path` lies directly in section
+ * `section`. */
 const char *ct_config_last_name(const char *path);
 bool ct_config_lies_in(const char *path, const char *section);
 
@@ -63,11 +64,12 @@ bool ct_config_lies_in(const char *path, const char *section);
 enum { CT_CONFIG_VARIABLE_ROOM = 80 };
 const char *ct_config_variable(const struct ct_config_key *key, char room[CT_CONFIG_VARIABLE_ROOM]);
 
-/* The key or section that the last name of `path` means in other tools (synonym.def), or NULL. */
+/* Return the key or section that other tools call by the last name of `path` (synonym.def), or
+ * NULL. */
 const char *ct_config_synonym(const char *path);
 
-/* What a person may have meant by `path`: a near name in its section, or the same name in another
- * one; NULL when nothing is near. The result is a path of the tables. */
+/* Suggest a path for a misspelt `path`: a near name in its section, or the same name in another
+ * one; NULL if none. The result points into the tables. */
 const char *ct_config_guess(const char *path);
 
 #endif

@@ -20,14 +20,14 @@ struct ct_config_loader {
     bool unreadable;             /* the YAML file was not read to its end */
 };
 
-/* Add the error "PLACE: SUBJECT SENTENCE". What comes from a variable or an option has that name as
- * its place and subject; elsewhere the subject is `subject` (the path of a key, mostly), and the
- * place the line of the file, if there is one. */
+/* Add the error "PLACE: SUBJECT SENTENCE". An error of a variable or an option has that name as its
+ * place and subject; elsewhere the subject is `subject` (the path of a key, mostly), and the place
+ * the line of the file, if there is one. */
 void ct_config_complain(struct ct_config_loader *loader, const struct ct_config_origin *origin,
                         const char *subject, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* The same for what is no error. */
+/* Add a note, likewise. */
 void ct_config_note(struct ct_config_loader *loader, const struct ct_config_origin *origin,
                     const char *subject, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
@@ -37,7 +37,7 @@ void ct_config_note(struct ct_config_loader *loader, const struct ct_config_orig
 void ct_config_set(struct ct_config_loader *loader, const struct ct_config_key *key,
                    const struct ct_config_value *value, const struct ct_config_origin *origin);
 
-/* The same for text from a place that knows no lists. */
+/* Set likewise from text of a source without lists. */
 void ct_config_set_text(struct ct_config_loader *loader, const struct ct_config_key *key,
                         const char *text, const struct ct_config_origin *origin);
 
@@ -46,10 +46,10 @@ void ct_config_read_command_line(struct ct_config_loader *loader);
 void ct_config_read_environment(struct ct_config_loader *loader);
 void ct_config_read_yaml(struct ct_config_loader *loader, const char *path);
 
-/* What torchrun's rdzv_conf says, as settings of the layer that rdzv_conf came from. */
+/* Apply torchrun's rdzv_conf as settings of the layer that it came from. */
 void ct_config_apply_rdzv_conf(struct ct_config_loader *loader);
 
-/* Everything that concerns more than one key, or a text with a grammar of its own. */
+/* Check constraints over several keys, and texts with a grammar of their own. */
 void ct_config_check(struct ct_config_loader *loader);
 
 /* torchrun's other options, a row of torchrun.def each. */
@@ -68,20 +68,20 @@ struct ct_torchrun_option {
     const char *only; /* of CT_TORCHRUN_ONLY: the one value that is taken */
 };
 
-/* By name (dashes count as underscores), by letter, by index (for guesses); NULL when there is
+/* Find by name (dashes count as underscores), by letter, by index (for suggestions); NULL if
  * none. */
 const struct ct_torchrun_option *ct_torchrun_find(const char *name);
 const struct ct_torchrun_option *ct_torchrun_find_letter(char letter);
 const struct ct_torchrun_option *ct_torchrun_at(size_t index);
 
-/* Do what the row says with `value`. */
+/* Apply `value` as the option's row defines. */
 void ct_torchrun_apply(struct ct_config_loader *loader, const struct ct_torchrun_option *option,
                        const char *value, const struct ct_config_origin *origin);
 
-/* The remedy for a word that torchrun has as a choice of the key and ctrun has not, or NULL. */
+/* Return the remedy for a choice of the key that torchrun has and ctrun has not, or NULL. */
 const char *ct_torchrun_word_refused(const struct ct_config_key *key, const char *word);
 
-/* Do what torchrun's variable of that name (without PET_) means; nothing for any other name. */
+/* Apply torchrun's variable of that name (without PET_); a no-op for any other name. */
 void ct_torchrun_apply_variable(struct ct_config_loader *loader, const char *name,
                                 const char *value);
 

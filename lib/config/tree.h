@@ -26,11 +26,11 @@ struct ct_config_tree {
     bool over;           /* YAML itself is wrong: nothing more can be read */
 };
 
-/* The node that begins with the current event, read to its last one; NULL with tree->problem set,
- * the reader standing at the event that is wrong. */
+/* Read the node that begins with the current event, to its last one; NULL with tree->problem set,
+ * and the reader at the invalid event. */
 struct ct_config_node *ct_config_tree_read(struct ct_config_tree *tree);
 
-/* The same from text that holds nothing else. NULL with the sentence, or for lack of memory. */
+/* Parse a text that is one node. NULL with the sentence, or without memory. */
 struct ct_config_node *ct_config_tree_parse(const char *text, struct ct_arena *arena,
                                             const char **ret_problem);
 

@@ -99,11 +99,11 @@ static int parse_number(enum ct_config_type type, const char *word, long double 
 }
 
 /* The words of a range "[a, b)": its two ends without brackets. */
-struct range_words {
+struct range_text {
     char low[32], high[32];
 };
 
-static bool range_words(const struct ct_config_key *key, struct range_words *ret)
+static bool range_text(const struct ct_config_key *key, struct range_text *ret)
 {
     const char *comma = strchr(key->range, ',');
 
@@ -117,9 +117,9 @@ static bool range_words(const struct ct_config_key *key, struct range_words *ret
 
 bool ct_config_range_of(const struct ct_config_key *key, struct ct_config_range *ret_range)
 {
-    struct range_words words;
+    struct range_text words;
 
-    if (!range_words(key, &words))
+    if (!range_text(key, &words))
         return false;
     *ret_range = (struct ct_config_range){.low = -INFINITY,
                                           .high = INFINITY,
@@ -135,9 +135,9 @@ bool ct_config_range_of(const struct ct_config_key *key, struct ct_config_range 
 void ct_config_range_write(const struct ct_config_key *key, struct ct_buf *to)
 {
     struct ct_config_range range;
-    struct range_words words;
+    struct range_text words;
 
-    if (!ct_config_range_of(key, &range) || !range_words(key, &words))
+    if (!ct_config_range_of(key, &range) || !range_text(key, &words))
         return;
     if (!isinf(range.low) && !isinf(range.high) && !range.low_open && !range.high_open) {
         (void)ct_buf_printf(to, "from %s to %s", words.low, words.high);

@@ -71,10 +71,10 @@ struct ct_config_range {
 };
 bool ct_config_range_of(const struct ct_config_key *key, struct ct_config_range *ret_range);
 
-/* Append the range in words: "at least 0 and below 1". Nothing when the key has none. */
+/* Append the range as text: "at least 0 and below 1"; nothing if the key has none. */
 void ct_config_range_write(const struct ct_config_key *key, struct ct_buf *to);
 
-/* What such a value looks like: "a number such as 1e-3". */
+/* Describe the values of a type: "a number such as 1e-3". */
 const char *ct_config_type_wanted(enum ct_config_type type);
 
 /* `text` made fit for a message: cut to about 60 bytes, control characters replaced. */

@@ -22,12 +22,12 @@ struct ct_bpe {
     size_t slots;                /* a power of two */
 };
 
-/* Read a file in the format of vocab.bpe. CT_EDATA (line, what), CT_ELIMIT, CT_ENOMEM, or what the
- * stream says; nothing is kept then. */
+/* Read a file in the format of vocab.bpe. CT_EDATA (names the line), CT_ELIMIT, CT_ENOMEM, or the
+ * stream's error; then `ret` is empty. */
 int ct_bpe_load(struct ct_bpe *ret, struct ct_stream *stream, struct ct_error *err);
 void ct_bpe_deinit(struct ct_bpe *bpe);
 
-/* The merge of a pair, or NULL. */
+/* Return the merge of a pair, or NULL. */
 const struct ct_bpe_merge *ct_bpe_find(const struct ct_bpe *bpe, int32_t left, int32_t right);
 
 #endif

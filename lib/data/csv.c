@@ -115,7 +115,7 @@ static int parse_label(const struct csv *csv, const struct field *field, int32_t
 
 /* The field that starts at `at`, in a line that ends at `line_end`; *ret_next is behind its comma,
  * or NULL after the last. */
-static struct field take_field(const char *at, const char *line_end, const char **ret_next)
+static struct field parse_field(const char *at, const char *line_end, const char **ret_next)
 {
     const char *comma = memchr(at, ',', (size_t)(line_end - at));
     struct field field = {.at = at, .end = comma != NULL ? comma : line_end};
@@ -156,7 +156,7 @@ static int parse_fields(struct csv *csv, const char *at, const char *end, struct
     size_t column = 0;
 
     for (; at != NULL; column++) {
-        struct field field = take_field(at, end, &at);
+        struct field field = parse_field(at, end, &at);
         double value = 0;
         field.column = column;
         if (column >= csv->columns)
@@ -175,7 +175,7 @@ static int parse_fields(struct csv *csv, const char *at, const char *end, struct
 }
 
 /* One line without its end. */
-static int take_line(struct csv *csv, const char *at, const char *end, struct ct_error *err)
+static int parse_line(struct csv *csv, const char *at, const char *end, struct ct_error *err)
 {
     csv->line++;
     if (csv->line == 1 && end - at >= 3 && memcmp(at, "\xEF\xBB\xBF", 3) == 0)
@@ -199,7 +199,7 @@ static int take_line(struct csv *csv, const char *at, const char *end, struct ct
 }
 
 /* Every whole line of `pending`; at the end of the file also the last one without a newline. */
-static int take_lines(struct csv *csv, bool at_end, struct ct_error *err)
+static int parse_lines(struct csv *csv, bool at_end, struct ct_error *err)
 {
     const char *at = csv->pending.data;
     const char *end = at + csv->pending.size;
@@ -209,7 +209,7 @@ static int take_lines(struct csv *csv, bool at_end, struct ct_error *err)
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         if (newline == NULL && !at_end)
             break;
-        code = take_line(csv, at, newline != NULL ? newline : end, err);
+        code = parse_line(csv, at, newline != NULL ? newline : end, err);
         at = newline != NULL ? newline + 1 : end;
     }
     ct_buf_consume(&csv->pending, (size_t)(at - csv->pending.data));
@@ -229,7 +229,7 @@ static int read_chunks(struct csv *csv, struct ct_stream *stream, struct ct_erro
             return code;
         csv->pending.size += got;
         at[got] = '\0';
-        code = take_lines(csv, got == 0, err);
+        code = parse_lines(csv, got == 0, err);
         if (code != 0 || got == 0)
             return code;
     }

@@ -60,7 +60,7 @@ void ct_rows_deinit(struct ct_rows *rows)
 }
 
 /* Replace `rows` by its part [first, end) in the order of the fixed shuffle. */
-static int take_part(struct ct_rows *rows, size_t first, size_t end, struct ct_error *err)
+static int receive_part(struct ct_rows *rows, size_t first, size_t end, struct ct_error *err)
 {
     struct ct_rows part = {.width = rows->width, .limit_bytes = rows->limit_bytes};
     int code = ct_rows_reserve(&part, end - first, "a split", err);
@@ -105,7 +105,7 @@ static int split(struct ct_rows *rows, const struct ct_data_spec *spec, struct c
 
     if (code != 0 || (first == 0 && end == rows->rows))
         return code;
-    return take_part(rows, first, end, err);
+    return receive_part(rows, first, end, err);
 }
 
 static int normalise(struct ct_rows *rows, const struct ct_data_spec *spec, struct ct_error *err)

@@ -25,8 +25,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a dataset may hold in memory, and what its files may unpack to, unless the spec says
- * otherwise. A gzip file that grows beyond it is refused while it is read. */
+/* The default limit of a dataset's memory and of its unpacked files. A gzip file that exceeds it is
+ * refused while it is read. */
 #define CT_DATA_LIMIT_BYTES ((size_t)8 << 30)
 
 /* Columns of a row; elements of one IDX item. */
@@ -67,27 +67,27 @@ struct ct_dataset {
     int32_t classes;       /* spec.classes; or 1 + the largest label, or the tokenizer's size */
 };
 
-/* Read what `spec` names into `ret`. On failure `ret` is untouched and `err` says where: the file,
- * for CSV also line, column and the value. CT_ECONFIG (no such format, empty split, key missing),
+/* Load the dataset of `spec` into `ret`. On failure `ret` is untouched and `err` names the file,
+ * for CSV also line, column and value. CT_ECONFIG (no such format, empty split, key missing),
  * CT_ENOINPUT (cannot be read), CT_EDATA (content), CT_ELIMIT, CT_ENOMEM. */
 int ct_dataset_load(struct ct_dataset *ret, const struct ct_data_spec *spec, struct ct_error *err);
 
-/* The tokenizer alone of a text that `spec` describes: char reads the text at path, gpt2 the file
- * of merges. The errors above. */
+/* Load only the tokenizer of the text of `spec`: char reads the text at path, gpt2 the file of
+ * merges. Errors as above. */
 int ct_dataset_tokenizer(struct ct_tokenizer **ret, const struct ct_data_spec *spec,
                          struct ct_error *err);
 
 /* Copy a row: x [width] f32 or i32, labels [labels_per_row]. False when the row holds a bad id; it
- * is zeros with labels -1 then, and ct_dataset_explain says which. Any thread. */
+ * is zeros with labels -1 then, and ct_dataset_explain names it. Any thread. */
 bool ct_dataset_row(const struct ct_dataset *dataset, uint64_t row, void *x, int32_t *labels);
 
-/* The sentence about a bad row: CT_EDATA. */
+/* Set the sentence about a bad row; returns CT_EDATA. */
 int ct_dataset_explain(const struct ct_dataset *dataset, uint64_t row, struct ct_error *err);
 
-/* Tells datasets apart: ranks compare it. Of all features, or as ct_tokens_digest says. */
+/* Return a digest by which ranks compare their datasets: of all features, or ct_tokens_digest. */
 uint64_t ct_dataset_digest(const struct ct_dataset *dataset);
 
-/* Free what the dataset holds; it is empty afterwards. NULL is fine. */
+/* Free the content; the dataset is empty afterwards. NULL is ignored. */
 void ct_dataset_deinit(struct ct_dataset *dataset);
 
 #endif

@@ -1,6 +1,6 @@
 /* See prefetch.h.
  *
- * `filled` and `taken` count slots; slot i % SLOTS belongs to the reader while
+ * `filled` and `released` count slots; slot i % SLOTS belongs to the reader while
  * taken <= i < taken + SLOTS, and to the caller once filled > i. Both change under the mutex
  * alone; the slots themselves are touched by their owner without it. */
 #include "data/prefetch.h"
@@ -26,8 +26,8 @@ struct ct_prefetch {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     uint64_t filled;
-    uint64_t taken; /* slots that the caller has given back */
-    bool holding;   /* the caller uses slot taken % SLOTS */
+    uint64_t released; /* slots that the caller has given back */
+    bool holding;      /* the caller uses slot taken % SLOTS */
     bool stopping;
     bool started;
 };
@@ -39,7 +39,7 @@ static void *run(void *context)
 
     (void)pthread_mutex_lock(&prefetch->mutex);
     for (;;) {
-        while (!prefetch->stopping && prefetch->filled == prefetch->taken + SLOTS)
+        while (!prefetch->stopping && prefetch->filled == prefetch->released + SLOTS)
             (void)pthread_cond_wait(&prefetch->changed, &prefetch->mutex);
         if (prefetch->stopping)
             break;
@@ -95,15 +95,15 @@ struct ct_prefetch_batch ct_prefetch_next(struct ct_prefetch *prefetch)
 {
     (void)pthread_mutex_lock(&prefetch->mutex);
     if (prefetch->holding) {
-        prefetch->taken++;
+        prefetch->released++;
         (void)pthread_cond_broadcast(&prefetch->changed);
     }
-    while (prefetch->filled == prefetch->taken)
+    while (prefetch->filled == prefetch->released)
         (void)pthread_cond_wait(&prefetch->changed, &prefetch->mutex);
     prefetch->holding = true;
     (void)pthread_mutex_unlock(&prefetch->mutex);
 
-    const struct slot *slot = &prefetch->slots[prefetch->taken % SLOTS];
+    const struct slot *slot = &prefetch->slots[prefetch->released % SLOTS];
     return (struct ct_prefetch_batch){
         .x = slot->buffer.x, .labels = slot->buffer.labels, .batch = slot->batch};
 }

@@ -30,11 +30,11 @@ struct ct_prefetch_batch {
 int ct_prefetch_new(struct ct_prefetch **ret, const struct ct_dataset *dataset,
                     const struct ct_prefetch_options *options, struct ct_error *err);
 
-/* The next batch, waiting for it if need be; the one before it is given back. Never ends: epoch
- * follows epoch. */
+/* Return the next batch, waiting for it if necessary; the one before it is released. It never ends:
+ * epochs repeat. */
 struct ct_prefetch_batch ct_prefetch_next(struct ct_prefetch *prefetch);
 
-/* Stop the thread and free the slots. NULL is fine. */
+/* Stop the thread and free the slots. NULL is ignored. */
 void ct_prefetch_free(struct ct_prefetch *prefetch);
 
 #endif

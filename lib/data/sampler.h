@@ -49,19 +49,19 @@ struct ct_batch_buffer {
     int32_t *labels;
 };
 
-/* The place of `index` (< n) in a permutation of 0 .. n-1 keyed by `key`. */
+/* Return the place of `index` (< n) in a permutation of 0 .. n-1 keyed by `key`. */
 uint64_t ct_permute(uint64_t index, uint64_t n, uint64_t key);
 
-/* The row that stands at `offset` (< n) of `epoch`. */
+/* Return the row that stands at `offset` (< n) of `epoch`. */
 uint64_t ct_sampler_row(const struct ct_sampler *sampler, uint64_t epoch, uint64_t offset);
 
-/* The global batch that starts at `position`. */
+/* Return the global batch that starts at `position`. */
 struct ct_sampler_batch ct_sampler_batch(const struct ct_sampler *sampler, uint64_t position);
 
-/* Batches in an epoch: ceil(n / G). */
+/* Return the number of batches in an epoch: ceil(n / G). */
 uint64_t ct_sampler_batches(const struct ct_sampler *sampler);
 
-/* Rows of the rank's share: accumulation * micro. */
+/* Return the number of rows of the rank's share: accumulation * micro. */
 size_t ct_share_rows(const struct ct_share *share);
 
 /* Copy the share's rows of the batch at `position`. Rows beyond the valid ones get zeros and labels

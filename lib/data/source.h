@@ -39,15 +39,15 @@ extern const struct ct_token_source ct_source_tokens;
 /* The largest label where the spec names no number of classes. */
 #define CT_DATA_MAX_LABEL 65535
 
-/* Room for `count` more rows; 0, CT_ELIMIT (the sentence names `name`) or CT_ENOMEM. */
+/* Reserve room for `count` more rows; 0, CT_ELIMIT (the sentence names `name`) or CT_ENOMEM. */
 int ct_rows_reserve(struct ct_rows *rows, size_t count, const char *name, struct ct_error *err);
 
 void ct_rows_deinit(struct ct_rows *rows);
 
-/* The largest label that `spec` allows. */
+/* Return the largest label that `spec` allows. */
 int32_t ct_label_max(const struct ct_data_spec *spec);
 
-/* The cores, on streams: what fuzzers and tests call. */
+/* The parsers on streams, for fuzzers and tests too. */
 int ct_csv_read(struct ct_rows *rows, struct ct_stream *stream, const struct ct_data_spec *spec,
                 struct ct_error *err);
 int ct_idx_read(struct ct_rows *rows, struct ct_stream *images, struct ct_stream *labels,

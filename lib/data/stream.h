@@ -24,12 +24,12 @@ int ct_stream_open(struct ct_stream *stream, const char *path, size_t limit, str
 
 void ct_stream_close(struct ct_stream *stream);
 
-/* Up to `room` bytes into `to`; fewer only at the end, where *ret_size may be 0. CT_EDATA for a
- * damaged or cut gzip stream, CT_ENOINPUT for a file that cannot be read, CT_ELIMIT. */
+/* Read up to `room` bytes into `to`; fewer only at the end, where *ret_size may be 0. CT_EDATA for
+ * a damaged or cut gzip stream, CT_ENOINPUT for a file that cannot be read, CT_ELIMIT. */
 int ct_stream_read(struct ct_stream *stream, void *to, size_t room, size_t *ret_size,
                    struct ct_error *err);
 
-/* All that is left, appended to `into`; the errors above, or CT_ENOMEM. */
+/* Append the rest of the stream to `into`; the errors above, or CT_ENOMEM. */
 int ct_stream_read_all(struct ct_stream *stream, struct ct_buf *into, struct ct_error *err);
 
 #endif

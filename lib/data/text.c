@@ -51,7 +51,7 @@ static int encode(struct ct_dataset *ret, const struct ct_data_spec *spec,
         ct_error_prefix(err, "%s", spec->path);
     if (code == 0) {
         ret->classes = ct_tokenizer_size(tokenizer);
-        code = ct_tokens_take(&ret->tokens, spec->path, &ids, spec->context, err);
+        code = ct_tokens_from_list(&ret->tokens, spec->path, &ids, spec->context, err);
     }
     ct_token_list_deinit(&ids);
     return code;

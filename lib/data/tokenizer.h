@@ -7,8 +7,8 @@
  * gpt2 follows Radford et al. 2019 ("Language Models are Unsupervised Multitask Learners", 2.2) and
  * gives the ids of OpenAI's encoder for every text: words by its regular expression, then in each
  * word the adjacent pair that was learned first becomes one token, leftmost first, until none is
- * left. Words that special tokens are written with ("<|endoftext|>") are plain text here; documents
- * are separated by the id that ct_tokenizer_end gives.
+ * left. Special tokens ("<|endoftext|>") in a text are plain text here; documents are separated by
+ * the id that ct_tokenizer_end gives.
  *
  * A tokenizer is immutable: threads may share it. */
 #ifndef CT_DATA_TOKENIZER_H
@@ -30,25 +30,26 @@ struct ct_token_list {
     size_t room;
 };
 
-/* CT_ENOMEM. */
+/* Create a byte tokenizer. 0 or CT_ENOMEM. */
 int ct_tokenizer_byte_new(struct ct_tokenizer **ret, struct ct_error *err);
 
-/* The characters of `text` (`size` bytes, not empty). CT_EDATA where it is not UTF-8, CT_ENOMEM. */
+/* Create a tokenizer of the characters of `text` (`size` bytes, not empty). CT_EDATA where it is
+ * not UTF-8, CT_ENOMEM. */
 int ct_tokenizer_char_new(struct ct_tokenizer **ret, const char *text, size_t size,
                           struct ct_error *err);
 
-/* The file as OpenAI published it, plain or gzip. CT_EDATA (names file and line), CT_ELIMIT,
- * CT_ENOMEM, or what the stream says. */
+/* Load the file as OpenAI published it, plain or gzip. CT_EDATA (names file and line), CT_ELIMIT,
+ * CT_ENOMEM, or the stream's error. */
 int ct_tokenizer_gpt2_new(struct ct_tokenizer **ret, struct ct_stream *merges,
                           struct ct_error *err);
 
-/* NULL is fine. */
+/* Free; NULL is ignored. */
 void ct_tokenizer_free(struct ct_tokenizer *tokenizer);
 
-/* Ids are 0 .. size - 1. */
+/* Return the number of ids, 0 .. size - 1. */
 int32_t ct_tokenizer_size(const struct ct_tokenizer *tokenizer);
 
-/* The id that stands between documents, or -1 when there is none. */
+/* Return the id that separates documents, -1 if none. */
 int32_t ct_tokenizer_end(const struct ct_tokenizer *tokenizer);
 
 /* Append the ids of `text`. On failure `into` is as it was. CT_EDATA names the byte: not UTF-8, or
@@ -61,7 +62,7 @@ int ct_tokenizer_encode(const struct ct_tokenizer *tokenizer, const char *text, 
 int ct_tokenizer_decode(const struct ct_tokenizer *tokenizer, const int32_t *ids, size_t count,
                         struct ct_buf *into, struct ct_error *err);
 
-/* Room for `count` more ids; 0 or CT_ENOMEM. */
+/* Reserve room for `count` more ids; 0 or CT_ENOMEM. */
 int ct_token_list_reserve(struct ct_token_list *list, size_t count, struct ct_error *err);
 
 void ct_token_list_deinit(struct ct_token_list *list);

@@ -80,8 +80,8 @@ static int number(struct ct_tokens *tokens, const char *what, struct ct_error *e
                         tokens->context, tokens->context + 1);
 }
 
-int ct_tokens_take(struct ct_tokens **ret, const char *name, struct ct_token_list *list,
-                   size_t context, struct ct_error *err)
+int ct_tokens_from_list(struct ct_tokens **ret, const char *name, struct ct_token_list *list,
+                        size_t context, struct ct_error *err)
 {
     struct ct_tokens *tokens = allocate(1, context);
     char *copy = strdup(name);

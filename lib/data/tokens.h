@@ -26,17 +26,17 @@ struct ct_tokens;
  *   U16   no header, as nanoGPT writes them; U32 likewise */
 enum ct_token_format { CT_TOKENS_AUTO, CT_TOKENS_U16, CT_TOKENS_U32 };
 
-/* Map the files that `pattern` (a path, or one with * ? [ ]) names, in the order of their names.
- * CT_ENOINPUT (no file, cannot be read), CT_EDATA (not this format, shorter than its header says,
- * nowhere a window), CT_ENOMEM. A file must not shrink while it is mapped. */
+/* Map the files that match `pattern` (a path, or one with * ? [ ]), in the order of their names.
+ * CT_ENOINPUT (no file, not readable), CT_EDATA (not this format, shorter than its header, not one
+ * window), CT_ENOMEM. A file must not shrink while it is mapped. */
 int ct_tokens_open(struct ct_tokens **ret, const char *pattern, enum ct_token_format format,
                    size_t context, struct ct_error *err);
 
 /* Take over the ids of `list`, which is empty afterwards. `name` is for messages. */
-int ct_tokens_take(struct ct_tokens **ret, const char *name, struct ct_token_list *list,
-                   size_t context, struct ct_error *err);
+int ct_tokens_from_list(struct ct_tokens **ret, const char *name, struct ct_token_list *list,
+                        size_t context, struct ct_error *err);
 
-/* NULL is fine. */
+/* Free; NULL is ignored. */
 void ct_tokens_free(struct ct_tokens *tokens);
 
 uint64_t ct_tokens_windows(const struct ct_tokens *tokens);
@@ -46,12 +46,12 @@ uint64_t ct_tokens_windows(const struct ct_tokens *tokens);
 bool ct_tokens_window(const struct ct_tokens *tokens, uint64_t window, int32_t vocabulary,
                       int32_t *x, int32_t *labels);
 
-/* The sentence about the first such id in `window`: CT_EDATA. */
+/* Set the sentence about the first such id in `window`; returns CT_EDATA. */
 int ct_tokens_explain(const struct ct_tokens *tokens, uint64_t window, int32_t vocabulary,
                       struct ct_error *err);
 
-/* Of the number and size of the shards and of both ends of each (64 KiB): tells other data apart
- * without reading all of it. */
+/* Return a digest of the number and sizes of the shards and of both ends of each (64 KiB), which
+ * identifies the data without reading all of it. */
 uint64_t ct_tokens_digest(const struct ct_tokens *tokens);
 
 #endif

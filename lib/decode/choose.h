@@ -23,14 +23,14 @@ struct ct_choice {
 
 struct ct_chooser;
 
-/* For `count` > 0 logits at a time. CT_EUSAGE names the option that is out of its range, CT_ENOMEM.
- */
+/* Create a chooser for `count` > 0 logits at a time. 0; CT_EUSAGE, which names the option that is
+ * out of range; CT_ENOMEM. */
 int ct_chooser_new(struct ct_chooser **ret, const struct ct_choice *choice, int32_t count,
                    struct ct_error *err);
 void ct_chooser_free(struct ct_chooser *chooser);
 
-/* The token for draw number `draw`: 0 .. count - 1. CT_EDATA when a logit is not a number, or
- * infinite above. */
+/* Return the token for draw number `draw`: 0 .. count - 1. CT_EDATA when a logit is not a number,
+ * or infinite above. */
 int ct_chooser_next(struct ct_chooser *chooser, const float *logits, uint64_t draw,
                     int32_t *ret_token, struct ct_error *err);
 

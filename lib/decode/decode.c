@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* The program for so many tokens at a time, bound to memory. */
-struct lane {
+struct pass {
     struct ct_model model;
     int64_t tokens;
     struct ct_kernel_args *args; /* of each op */
@@ -15,11 +15,11 @@ struct lane {
     char *arena;                 /* the decoder's */
 };
 
-enum { LANE_STRETCH, LANE_ONE, LANES };
+enum { PASS_PREFILL, PASS_TOKEN, PASSES };
 
 struct ct_decoder {
     struct ct_device *device;
-    struct lane lanes[LANES];
+    struct pass passes[PASSES];
     void *arena;
     size_t arena_bytes;
     int64_t context, place;
@@ -40,9 +40,9 @@ static size_t aligned(size_t bytes)
 
 /* Give a lane's roots their places: shared ones from 0 on, the others from `own`; returns the end.
  */
-static size_t place_lane(struct lane *lane, size_t own)
+static size_t place_pass(struct pass *pass, size_t own)
 {
-    const struct ct_program *program = &lane->model.program;
+    const struct ct_program *program = &pass->model.program;
     size_t shared = 0;
 
     for (int i = 0; i < program->value_count; i++) {
@@ -51,7 +51,7 @@ static size_t place_lane(struct lane *lane, size_t own)
 
         if (value->root != i)
             continue;
-        lane->offset[i] = *at;
+        pass->offset[i] = *at;
         *at += aligned(value->bytes);
     }
     return CT_MAX(own, shared);
@@ -67,39 +67,39 @@ static size_t shared_bytes(const struct ct_program *program)
     return bytes;
 }
 
-static struct ct_tensor tensor_of(const struct lane *lane, int number)
+static struct ct_tensor tensor_of(const struct pass *pass, int number)
 {
     if (number == CT_NONE)
         return (struct ct_tensor){.data = NULL};
-    const struct ct_value *value = &lane->model.program.values[number];
+    const struct ct_value *value = &pass->model.program.values[number];
     return (struct ct_tensor){value->dtype, value->shape,
-                              lane->arena + lane->offset[value->root] + value->offset_bytes};
+                              pass->arena + pass->offset[value->root] + value->offset_bytes};
 }
 
 /* Where a value that exists lies. */
-static void *memory_of(const struct lane *lane, int number)
+static void *memory_of(const struct pass *pass, int number)
 {
-    struct ct_tensor tensor = tensor_of(lane, number);
+    struct ct_tensor tensor = tensor_of(pass, number);
 
     CT_ASSERT(tensor.data != NULL);
     return tensor.data;
 }
 
-static int bind_lane(struct ct_decoder *decoder, struct lane *lane, struct ct_error *err)
+static int bind_pass(struct ct_decoder *decoder, struct pass *pass, struct ct_error *err)
 {
-    const struct ct_program *program = &lane->model.program;
+    const struct ct_program *program = &pass->model.program;
 
     for (int i = 0; i < program->op_count; i++) {
         const struct ct_program_op *op = &program->ops[i];
-        struct ct_kernel_args *args = &lane->args[i];
+        struct ct_kernel_args *args = &pass->args[i];
 
         if (!ct_device_has(decoder->device, (enum ct_op_kind)op->kind, op->dtype))
             return ct_error_set(err, CT_EUNSUPPORTED, "the device has no %s of %s",
                                 ct_rule_info(op->kind)->name, ct_dtype_name(op->dtype));
         for (int k = 0; k < CT_OP_MAX_IN; k++)
-            args->in[k] = tensor_of(lane, op->in[k]);
+            args->in[k] = tensor_of(pass, op->in[k]);
         for (int k = 0; k < CT_OP_MAX_OUT; k++)
-            args->out[k] = tensor_of(lane, op->out[k]);
+            args->out[k] = tensor_of(pass, op->out[k]);
         args->attr = op->attr;
         int code = ct_op_check((enum ct_op_kind)op->kind, op->dtype, args, err);
         if (code != 0)
@@ -117,7 +117,7 @@ static bool freeze_all(const void *names, const char *name)
     return true;
 }
 
-static int build_lane(struct lane *lane, const struct ct_model_spec *spec, int64_t tokens,
+static int build_pass(struct pass *pass, const struct ct_model_spec *spec, int64_t tokens,
                       struct ct_error *err)
 {
     struct ct_model_spec own = *spec;
@@ -125,13 +125,13 @@ static int build_lane(struct lane *lane, const struct ct_model_spec *spec, int64
     own.decoding = true;
     own.gpt.sequence = tokens;
     own.frozen = freeze_all; /* no gradients */
-    int code = ct_model_build(&lane->model, &own, 1, err);
+    int code = ct_model_build(&pass->model, &own, 1, err);
     if (code != 0)
         return code;
-    lane->tokens = tokens;
-    lane->args = calloc((size_t)lane->model.program.op_count, sizeof *lane->args);
-    lane->offset = calloc((size_t)lane->model.program.value_count, sizeof *lane->offset);
-    if (lane->args == NULL || lane->offset == NULL)
+    pass->tokens = tokens;
+    pass->args = calloc((size_t)pass->model.program.op_count, sizeof *pass->args);
+    pass->offset = calloc((size_t)pass->model.program.value_count, sizeof *pass->offset);
+    if (pass->args == NULL || pass->offset == NULL)
         return ct_error_set(err, CT_ENOMEM, "out of memory for a decoder");
     return 0;
 }
@@ -139,23 +139,23 @@ static int build_lane(struct lane *lane, const struct ct_model_spec *spec, int64
 static int make(struct ct_decoder *decoder, const struct ct_model_spec *spec, struct ct_error *err)
 {
     int64_t stretch = CT_MIN(CT_DECODE_STRETCH, CT_MAX(spec->gpt.context, 1));
-    int code = build_lane(&decoder->lanes[LANE_STRETCH], spec, stretch, err);
+    int code = build_pass(&decoder->passes[PASS_PREFILL], spec, stretch, err);
 
     if (code == 0)
-        code = build_lane(&decoder->lanes[LANE_ONE], spec, 1, err);
+        code = build_pass(&decoder->passes[PASS_TOKEN], spec, 1, err);
     if (code != 0)
         return code;
-    size_t end = shared_bytes(&decoder->lanes[0].model.program);
-    CT_ASSERT(shared_bytes(&decoder->lanes[1].model.program) == end);
-    for (int i = 0; i < LANES; i++)
-        end = place_lane(&decoder->lanes[i], end);
+    size_t end = shared_bytes(&decoder->passes[0].model.program);
+    CT_ASSERT(shared_bytes(&decoder->passes[1].model.program) == end);
+    for (int i = 0; i < PASSES; i++)
+        end = place_pass(&decoder->passes[i], end);
     code = ct_device_alloc(decoder->device, end, &decoder->arena, err);
     if (code != 0)
         return code;
     decoder->arena_bytes = end;
-    for (int i = 0; i < LANES && code == 0; i++) {
-        decoder->lanes[i].arena = decoder->arena;
-        code = bind_lane(decoder, &decoder->lanes[i], err);
+    for (int i = 0; i < PASSES && code == 0; i++) {
+        decoder->passes[i].arena = decoder->arena;
+        code = bind_pass(decoder, &decoder->passes[i], err);
     }
     return code;
 }
@@ -183,10 +183,10 @@ void ct_decoder_free(struct ct_decoder *decoder)
     if (decoder == NULL)
         return;
     ct_device_release(decoder->device, decoder->arena, decoder->arena_bytes);
-    for (int i = 0; i < LANES; i++) {
-        ct_model_deinit(&decoder->lanes[i].model);
-        free(decoder->lanes[i].args);
-        free(decoder->lanes[i].offset);
+    for (int i = 0; i < PASSES; i++) {
+        ct_model_deinit(&decoder->passes[i].model);
+        free(decoder->passes[i].args);
+        free(decoder->passes[i].offset);
     }
     free(decoder);
 }
@@ -195,17 +195,17 @@ void ct_decoder_free(struct ct_decoder *decoder)
 
 int ct_decoder_params(const struct ct_decoder *decoder)
 {
-    return decoder->lanes[0].model.param_count;
+    return decoder->passes[0].model.param_count;
 }
 
 struct ct_tensor ct_decoder_param(const struct ct_decoder *decoder, int i, const char **ret_name)
 {
-    const struct lane *lane = &decoder->lanes[0];
+    const struct pass *pass = &decoder->passes[0];
 
-    CT_ASSERT(i >= 0 && i < lane->model.param_count);
-    int value = lane->model.params[i].value;
-    *ret_name = lane->model.program.values[value].name;
-    return tensor_of(lane, value);
+    CT_ASSERT(i >= 0 && i < pass->model.param_count);
+    int value = pass->model.params[i].value;
+    *ret_name = pass->model.program.values[value].name;
+    return tensor_of(pass, value);
 }
 
 /* ---- use -------------------------------------------------------------------------------------*/
@@ -222,7 +222,7 @@ int64_t ct_decoder_place(const struct ct_decoder *decoder)
 
 int64_t ct_decoder_vocabulary(const struct ct_decoder *decoder)
 {
-    const struct ct_model *model = &decoder->lanes[0].model;
+    const struct ct_model *model = &decoder->passes[0].model;
 
     return ct_shape_columns(model->program.values[model->logits].shape);
 }
@@ -233,38 +233,38 @@ void ct_decoder_rewind(struct ct_decoder *decoder)
 }
 
 /* The lane's tokens, from the decoder's place on; their logits [tokens, vocabulary]. */
-static const char *run(struct ct_decoder *decoder, const struct lane *lane, const int32_t *ids)
+static const char *run(struct ct_decoder *decoder, const struct pass *pass, const int32_t *ids)
 {
-    const struct ct_program *program = &lane->model.program;
-    int32_t *x = memory_of(lane, lane->model.x);
-    int32_t *places = memory_of(lane, lane->model.places);
+    const struct ct_program *program = &pass->model.program;
+    int32_t *x = memory_of(pass, pass->model.x);
+    int32_t *places = memory_of(pass, pass->model.places);
 
-    for (int64_t i = 0; i < lane->tokens; i++) {
+    for (int64_t i = 0; i < pass->tokens; i++) {
         CT_ASSERT(ids[i] >= 0 && ids[i] < ct_decoder_vocabulary(decoder));
         x[i] = ids[i];
         places[i] = (int32_t)(decoder->place + i);
     }
     for (int i = 0; i < program->op_count; i++)
         ct_device_run(decoder->device, (enum ct_op_kind)program->ops[i].kind, program->ops[i].dtype,
-                      &lane->args[i]);
-    decoder->place += lane->tokens;
-    return memory_of(lane, lane->model.logits);
+                      &pass->args[i]);
+    decoder->place += pass->tokens;
+    return memory_of(pass, pass->model.logits);
 }
 
 const void *ct_decoder_read(struct ct_decoder *decoder, const int32_t *ids, size_t count)
 {
-    const struct lane *lane;
+    const struct pass *pass;
     const char *logits;
     size_t at = 0;
 
     CT_ASSERT(count > 0 && (int64_t)count <= decoder->context - decoder->place);
     do {
-        bool room = count - at >= (size_t)decoder->lanes[LANE_STRETCH].tokens;
+        bool room = count - at >= (size_t)decoder->passes[PASS_PREFILL].tokens;
 
-        lane = &decoder->lanes[room ? LANE_STRETCH : LANE_ONE];
-        logits = run(decoder, lane, ids + at);
-        at += (size_t)lane->tokens;
+        pass = &decoder->passes[room ? PASS_PREFILL : PASS_TOKEN];
+        logits = run(decoder, pass, ids + at);
+        at += (size_t)pass->tokens;
     } while (at < count);
-    struct ct_tensor all = tensor_of(lane, lane->model.logits);
-    return logits + ct_tensor_bytes(&all) / (size_t)lane->tokens * (size_t)(lane->tokens - 1);
+    struct ct_tensor all = tensor_of(pass, pass->model.logits);
+    return logits + ct_tensor_bytes(&all) / (size_t)pass->tokens * (size_t)(pass->tokens - 1);
 }

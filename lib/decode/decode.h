@@ -21,28 +21,28 @@ enum { CT_DECODE_STRETCH = 16 };
 
 struct ct_decoder;
 
-/* A decoder of the gpt that `spec` describes, weights zero, nothing read. `device` is borrowed.
- * CT_ECONFIG (the model's sentence), CT_EUNSUPPORTED (another model, a device that lacks an op),
- * CT_ENOMEM. */
+/* Create a decoder of the gpt of `spec`, with zero weights and no tokens read. `device` is
+ * borrowed. CT_ECONFIG (the model's sentence), CT_EUNSUPPORTED (another model, a device that lacks
+ * an op), CT_ENOMEM. */
 int ct_decoder_new(struct ct_decoder **ret, const struct ct_model_spec *spec,
                    struct ct_device *device, struct ct_error *err);
 void ct_decoder_free(struct ct_decoder *decoder);
 
-/* Weight number `i` of ct_decoder_params, to be filled by the caller before the first token; its
- * name lives as long as the decoder. */
+/* Return the number of weights; return weight `i`, to be filled by the caller before the first
+ * token; its name lives as long as the decoder. */
 int ct_decoder_params(const struct ct_decoder *decoder);
 struct ct_tensor ct_decoder_param(const struct ct_decoder *decoder, int i, const char **ret_name);
 
-/* The longest text, how much of it has been read, how many tokens there are. */
+/* Return the length of the context, the number of tokens read, the size of the vocabulary. */
 int64_t ct_decoder_context(const struct ct_decoder *decoder);
 int64_t ct_decoder_place(const struct ct_decoder *decoder);
 int64_t ct_decoder_vocabulary(const struct ct_decoder *decoder);
 
-/* Read `count` > 0 more tokens, all within the vocabulary, no more than there is room for
- * (asserted). The logits [vocabulary] of the last one, until the next call. */
+/* Read `count` > 0 more tokens, all within the vocabulary and the rest of the context (asserted).
+ * Returns the logits [vocabulary] of the last one, valid until the next call. */
 const void *ct_decoder_read(struct ct_decoder *decoder, const int32_t *ids, size_t count);
 
-/* Nothing has been read. */
+/* Return to the start of the context. */
 void ct_decoder_rewind(struct ct_decoder *decoder);
 
 #endif

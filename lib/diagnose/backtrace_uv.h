@@ -24,12 +24,12 @@ struct ct_diagnose {
     const char *file; /* what was found is written to it */
 };
 
-/* Start; copies what it is given. `done` comes from the loop, `failure` is NULL or says why the
- * file could not be written. 0, or a negative code: then `done` does not come. */
+/* Start; copies `what`. `done` is called from the loop; `failure` is NULL or the reason why the
+ * file could not be written. 0, or a negative code: then `done` is not called. */
 int ct_diagnose(uv_loop_t *loop, const struct ct_diagnose *what,
                 void (*done)(void *context, const char *failure), void *context);
 
-/* One word of what the process does now, for a sentence: "stopped", "running", "sleeping in
+/* Describe the state of a process for a sentence: "stopped", "running", "sleeping in
  * futex_do_wait"; at most `room` bytes. Reads /proc, never blocks. */
 void ct_diagnose_state(pid_t pid, char *text, size_t room);
 

@@ -46,10 +46,10 @@ struct ct_evidence {
     uint64_t steps; /* rows looked at so far: what judging costs */
 };
 
-/* 0 or CT_ENOMEM. */
+/* Initialise. 0 or CT_ENOMEM. */
 int ct_evidence_init(struct ct_evidence *evidence, const struct ct_msg_traces *traces);
 
-/* Zeroed ones are fine. */
+/* Free; a zeroed struct is valid. */
 void ct_evidence_deinit(struct ct_evidence *evidence);
 
 /* ---- looking up: NULL when there is none ---- */
@@ -60,24 +60,24 @@ const struct ct_wire_trace_group *ct_evidence_group(struct ct_evidence *evidence
 const struct ct_wire_trace_group *ct_evidence_member(struct ct_evidence *evidence, uint64_t id,
                                                      uint32_t member);
 
-/* The call of a rank; of transfers (number 0) the newest. */
+/* Return the call of a rank; of transfers (number 0) the newest. */
 const struct ct_wire_trace_call *ct_evidence_call(struct ct_evidence *evidence, uint32_t rank,
                                                   uint64_t group, uint64_t number);
 
-/* The groups of a rank, the calls of a rank in a group at a number: *ret_first is the place of the
- * first one in evidence->groups, evidence->calls; how many there are. */
+/* Find the groups of a rank, and the calls of a rank in a group at a number: *ret_first is the
+ * index of the first in evidence->groups, evidence->calls. Returns their number. */
 uint32_t ct_evidence_groups(struct ct_evidence *evidence, uint32_t rank, uint32_t *ret_first);
 uint32_t ct_evidence_calls(struct ct_evidence *evidence, uint32_t rank, uint64_t group,
                            uint64_t number, uint32_t *ret_first);
 
 /* ---- the wait graph ---- */
 
-/* The collective that the rank is in or failed in there; 0: none, CT_RECORD_TRANSFER: a transfer.
- */
+/* Return the collective that the rank is in or failed in there; 0: none, CT_RECORD_TRANSFER: a
+ * transfer. */
 uint64_t ct_evidence_stuck_in(const struct ct_wire_trace_group *group);
 
-/* The group in which a rank waits for others: one that runs, or one that failed there. NULL: it
- * waits for nobody. */
+/* Return the group in which a rank waits for others, running or failed there; NULL if it does not
+ * wait. */
 const struct ct_wire_trace_group *ct_evidence_waits(const struct ct_evidence *evidence,
                                                     const struct ct_wire_trace_rank *rank);
 
@@ -88,7 +88,8 @@ bool ct_evidence_waits_for(struct ct_evidence *evidence, const struct ct_wire_tr
 /* Return how many wait for `rank` itself; a waiter in several ways counts more than once. */
 uint32_t ct_evidence_near(struct ct_evidence *evidence, const struct ct_wire_trace_rank *rank);
 
-/* How many wait for `root`, or for one who waits for it, and so on; how long the first of them. */
+/* Count the ranks that wait for `root`, directly or through others; also returns the longest
+ * wait. */
 uint32_t ct_evidence_follow(struct ct_evidence *evidence, const struct ct_wire_trace_rank *root,
                             uint64_t *ret_since_ms);
 

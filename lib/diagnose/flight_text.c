@@ -16,7 +16,7 @@ struct line {
     struct ct_flight_call call;
     const struct ct_record_call *group; /* NULL: it is freed */
     double queued_ms, started_ms, ended_ms;
-    char words[CT_SIGNATURE_TEXT];
+    char text[CT_SIGNATURE_TEXT];
     const char *site;
 };
 
@@ -43,12 +43,12 @@ static bool read_line(const struct ct_worker_record *record, struct ct_sites *si
     line->queued_ms = ms_ago(record, now, line->call.queued);
     line->started_ms = ms_ago(record, now, line->call.started);
     line->ended_ms = ms_ago(record, now, line->call.ended);
-    ct_signature_print(line->call.what, line->words, sizeof line->words);
+    ct_signature_print(line->call.what, line->text, sizeof line->text);
     (void)ct_signature_unpack(line->call.what.rest, &fields);
     if (fields.kind == CT_CALL_SEND || fields.kind == CT_CALL_RECV) {
-        size_t used = strlen(line->words);
+        size_t used = strlen(line->text);
 
-        (void)snprintf(line->words + used, sizeof line->words - used, ", %s %u",
+        (void)snprintf(line->text + used, sizeof line->text - used, ", %s %u",
                        fields.kind == CT_CALL_SEND ? "to" : "from", fields.peer);
     }
     line->site = ct_sites_text(sites, line->call.site);
@@ -104,7 +104,7 @@ int ct_flight_print(const struct ct_worker_record *record, struct ct_ticks_pair 
             (void)ct_buf_printf(to, "%10.1f us", (line.queued_ms - line.ended_ms) * 1e3);
         else
             (void)ct_buf_printf(to, "%13s", "");
-        (void)ct_buf_printf(to, "  %s", line.words);
+        (void)ct_buf_printf(to, "  %s", line.text);
         if (line.call.number != 0)
             (void)ct_buf_printf(to, " (number %u)", line.call.number);
         if (line.group != NULL && view.group_count > 1)
@@ -150,7 +150,7 @@ int ct_flight_print_json(const struct ct_worker_record *record, struct ct_ticks_
         (void)ct_buf_printf(to, "%s{\"turn\":%" PRIu64 ",\"number\":%u,\"count\":%" PRIu64,
                             separator, turn, line.call.number, line.call.what.count);
         put_text(to, "state", ct_flight_state_name(line.call.state));
-        put_text(to, "call", line.words);
+        put_text(to, "call", line.text);
         put_text(to, "group", line.group != NULL ? line.group->name : "");
         put_text(to, "site", line.site);
         put_ago(to, "queued_s_ago", line.queued_ms);

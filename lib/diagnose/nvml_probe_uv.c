@@ -25,101 +25,102 @@ struct ct_nvml_probe {
     char chunk[CT_HEALTH_LINE_MAX];
 };
 
-static void end_process(struct ct_nvml_probe *look)
+static void end_process(struct ct_nvml_probe *probe)
 {
-    if (look->process < 0)
+    if (probe->process < 0)
         return;
-    (void)pidfd_send_signal(look->process, SIGKILL, NULL, 0);
-    (void)close(look->process);
-    look->process = -1;
+    (void)pidfd_send_signal(probe->process, SIGKILL, NULL, 0);
+    (void)close(probe->process);
+    probe->process = -1;
 }
 
-static void finish(struct ct_nvml_probe *look, uint64_t late_ms)
+static void finish(struct ct_nvml_probe *probe, uint64_t late_ms)
 {
-    if (look->done)
+    if (probe->done)
         return;
-    look->done = true;
-    end_process(look);
-    (void)uv_read_stop((uv_stream_t *)&look->pipe);
-    (void)uv_timer_stop(&look->limit);
-    look->options.on_done(look->options.context, late_ms); /* which may close it */
+    probe->done = true;
+    end_process(probe);
+    (void)uv_read_stop((uv_stream_t *)&probe->pipe);
+    (void)uv_timer_stop(&probe->limit);
+    probe->options.on_done(probe->options.context, late_ms); /* which may close it */
 }
 
 static void on_limit(uv_timer_t *timer)
 {
-    struct ct_nvml_probe *look = timer->data;
+    struct ct_nvml_probe *probe = timer->data;
 
-    finish(look, look->options.limit_ms);
+    finish(probe, probe->options.limit_ms);
 }
 
 static void on_room(uv_handle_t *handle, size_t wanted, uv_buf_t *ret_buffer)
 {
-    struct ct_nvml_probe *look = handle->data;
+    struct ct_nvml_probe *probe = handle->data;
 
     (void)wanted;
-    *ret_buffer = uv_buf_init(look->chunk, sizeof look->chunk);
+    *ret_buffer = uv_buf_init(probe->chunk, sizeof probe->chunk);
 }
 
 /* Take in what is whole; false for what is no record. */
-static bool take_lines(struct ct_nvml_probe *look)
+static bool parse_lines(struct ct_nvml_probe *probe)
 {
     char *end;
 
-    while (look->line.size > 0 && (end = memchr(look->line.data, '\n', look->line.size)) != NULL) {
+    while (probe->line.size > 0 &&
+           (end = memchr(probe->line.data, '\n', probe->line.size)) != NULL) {
         *end = '\0';
-        if (look->options.on_record(look->options.context, ct_buf_str(&look->line)) != 0)
+        if (probe->options.on_record(probe->options.context, ct_buf_str(&probe->line)) != 0)
             return false;
-        ct_buf_consume(&look->line, (size_t)(end + 1 - (char *)look->line.data));
+        ct_buf_consume(&probe->line, (size_t)(end + 1 - (char *)probe->line.data));
     }
     return true;
 }
 
-static void take(struct ct_nvml_probe *look, const char *bytes, size_t size)
+static void receive(struct ct_nvml_probe *probe, const char *bytes, size_t size)
 {
-    if (ct_buf_append(&look->line, bytes, size) != 0 || !take_lines(look))
-        finish(look, 0);
+    if (ct_buf_append(&probe->line, bytes, size) != 0 || !parse_lines(probe))
+        finish(probe, 0);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t size, const uv_buf_t *buffer)
 {
-    struct ct_nvml_probe *look = stream->data;
+    struct ct_nvml_probe *probe = stream->data;
 
     if (size < 0)
-        finish(look, 0);
+        finish(probe, 0);
     else
-        take(look, buffer->base, (size_t)size);
+        receive(probe, buffer->base, (size_t)size);
 }
 
-void ct_nvml_probe_drain(struct ct_nvml_probe *look)
+void ct_nvml_probe_drain(struct ct_nvml_probe *probe)
 {
     uv_os_fd_t pipe;
     ssize_t size;
 
     /* uv_pipe_open made it non-blocking; an end is left to the loop. */
-    if (look == NULL || look->done || uv_fileno((uv_handle_t *)&look->pipe, &pipe) != 0)
+    if (probe == NULL || probe->done || uv_fileno((uv_handle_t *)&probe->pipe, &pipe) != 0)
         return;
-    while (!look->done && (size = read(pipe, look->chunk, sizeof look->chunk)) > 0)
-        take(look, look->chunk, (size_t)size);
+    while (!probe->done && (size = read(pipe, probe->chunk, sizeof probe->chunk)) > 0)
+        receive(probe, probe->chunk, (size_t)size);
 }
 
 static void on_closed(uv_handle_t *handle)
 {
-    struct ct_nvml_probe *look = handle->data;
+    struct ct_nvml_probe *probe = handle->data;
 
-    if (--look->handles > 0)
+    if (--probe->handles > 0)
         return;
-    ct_buf_deinit(&look->line);
-    free(look);
+    ct_buf_deinit(&probe->line);
+    free(probe);
 }
 
-void ct_nvml_probe_close(struct ct_nvml_probe *look)
+void ct_nvml_probe_close(struct ct_nvml_probe *probe)
 {
-    if (look == NULL)
+    if (probe == NULL)
         return;
-    look->done = true;
-    end_process(look);
-    uv_close((uv_handle_t *)&look->pipe, on_closed);
-    uv_close((uv_handle_t *)&look->limit, on_closed);
+    probe->done = true;
+    end_process(probe);
+    uv_close((uv_handle_t *)&probe->pipe, on_closed);
+    uv_close((uv_handle_t *)&probe->limit, on_closed);
 }
 
 /* Start the process; its output's end and a descriptor of it. */
@@ -156,36 +157,36 @@ static int start(const char *how, int *ret_output, int *ret_process, struct ct_e
 int ct_nvml_probe_start(struct ct_nvml_probe **ret_look, uv_loop_t *loop,
                         const struct ct_nvml_probe_options *options, struct ct_error *err)
 {
-    struct ct_nvml_probe *look = calloc(1, sizeof *look);
+    struct ct_nvml_probe *probe = calloc(1, sizeof *probe);
     int output = -1;
 
-    if (look == NULL)
+    if (probe == NULL)
         return ct_error_set(err, CT_ENOMEM, "out of memory for asking NVML");
-    look->process = -1;
-    int rc = start(options->how, &output, &look->process, err);
+    probe->process = -1;
+    int rc = start(options->how, &output, &probe->process, err);
     if (rc != 0) {
-        free(look);
+        free(probe);
         return rc;
     }
-    look->options = *options;
-    look->handles = 2;
-    ct_buf_init(&look->line, 2 * CT_HEALTH_LINE_MAX);
-    (void)uv_pipe_init(loop, &look->pipe, 0);
-    (void)uv_timer_init(loop, &look->limit);
-    look->pipe.data = look;
-    look->limit.data = look;
-    CT_ASSERT(uv_pipe_open(&look->pipe, output) == 0);
-    (void)uv_read_start((uv_stream_t *)&look->pipe, on_room, on_read);
+    probe->options = *options;
+    probe->handles = 2;
+    ct_buf_init(&probe->line, 2 * CT_HEALTH_LINE_MAX);
+    (void)uv_pipe_init(loop, &probe->pipe, 0);
+    (void)uv_timer_init(loop, &probe->limit);
+    probe->pipe.data = probe;
+    probe->limit.data = probe;
+    CT_ASSERT(uv_pipe_open(&probe->pipe, output) == 0);
+    (void)uv_read_start((uv_stream_t *)&probe->pipe, on_room, on_read);
     if (options->limit_ms > 0)
-        (void)uv_timer_start(&look->limit, on_limit, options->limit_ms, 0);
-    *ret_look = look;
+        (void)uv_timer_start(&probe->limit, on_limit, options->limit_ms, 0);
+    *ret_look = probe;
     return 0;
 }
 
 /* ---- and waiting for it --------------------------------------------------------------------- */
 
 struct answer {
-    struct ct_nvml_probe *look;
+    struct ct_nvml_probe *probe;
     struct ct_health *health;
     uint64_t late_ms;
 };
@@ -194,7 +195,7 @@ static int on_record(void *context, const char *line)
 {
     struct answer *answer = context;
 
-    return ct_health_take(answer->health, line);
+    return ct_health_parse(answer->health, line);
 }
 
 static void on_answer(void *context, uint64_t late_ms)
@@ -202,7 +203,7 @@ static void on_answer(void *context, uint64_t late_ms)
     struct answer *answer = context;
 
     answer->late_ms = late_ms;
-    ct_nvml_probe_close(answer->look);
+    ct_nvml_probe_close(answer->probe);
 }
 
 int ct_nvml_probe_wait(uint64_t limit_ms, struct ct_health *ret_health, uint64_t *ret_late_ms,
@@ -219,7 +220,7 @@ int ct_nvml_probe_wait(uint64_t limit_ms, struct ct_health *ret_health, uint64_t
     *ret_health = (struct ct_health){.begun = false};
     if (uv_loop_init(&loop) != 0)
         return ct_error_set(err, CT_ENOMEM, "out of memory for asking NVML");
-    int rc = ct_nvml_probe_start(&answer.look, &loop, &options, err);
+    int rc = ct_nvml_probe_start(&answer.probe, &loop, &options, err);
     if (rc == 0)
         (void)uv_run(&loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&loop);

@@ -18,11 +18,11 @@
 
 struct ct_nvml_probe;
 
-/* How to look, and where what is seen goes. Strings are used up. */
+/* The kind of the probe and its callbacks. Strings are copied. */
 struct ct_nvml_probe_options {
     const char *how;   /* "--ask", "--watch" */
     uint64_t limit_ms; /* 0: none */
-    /* A record, without its newline; anything but 0 ends the look. */
+    /* Called with each record, without its newline; a result other than 0 ends the probe. */
     int (*on_record)(void *context, const char *line);
     /* Once, the last callback: `late_ms` is 0, or the limit when that has passed. */
     void (*on_done)(void *context, uint64_t late_ms);
@@ -34,15 +34,15 @@ struct ct_nvml_probe_options {
 int ct_nvml_probe_start(struct ct_nvml_probe **ret_look, uv_loop_t *loop,
                         const struct ct_nvml_probe_options *options, struct ct_error *err);
 
-/* Take in at once what has been said by now. NULL is nothing. */
-void ct_nvml_probe_drain(struct ct_nvml_probe *look);
+/* Read the records that have arrived by now. NULL is ignored. */
+void ct_nvml_probe_drain(struct ct_nvml_probe *probe);
 
-/* End what still runs; no callback comes any more, the memory goes with the loop's next turn. NULL
- * is nothing. */
-void ct_nvml_probe_close(struct ct_nvml_probe *look);
+/* End the probe without a further callback; freed by the next iteration of the loop. NULL is
+ * ignored. */
+void ct_nvml_probe_close(struct ct_nvml_probe *probe);
 
-/* How the GPUs are, on a loop of its own: returns when all is said, or the limit has passed, then
- * with `*ret_late_ms` the limit. */
+/* Probe the GPUs on a loop of its own. Returns when all records have arrived, or after the limit,
+ * with the limit in `*ret_late_ms`. */
 int ct_nvml_probe_wait(uint64_t limit_ms, struct ct_health *ret_health, uint64_t *ret_late_ms,
                        struct ct_error *err);
 

@@ -19,7 +19,7 @@ enum {
     CT_SITES_MAPS_BYTES = 1 << 20 /* of /proc/PID/maps */
 };
 
-/* The sites of one worker; keeps what it has found. */
+/* The sites of one worker, with a cache. */
 struct ct_sites {
     const struct ct_record_view *view;
     struct ct_site {
@@ -29,14 +29,14 @@ struct ct_sites {
     uint32_t count; /* found so far; the oldest make room */
 };
 
-/* `view` is whose they are, and stays. */
+/* Initialise for the worker of `view`, which must outlive it. */
 void ct_sites_init(struct ct_sites *sites, const struct ct_record_view *view);
 
-/* The text of a site: until CT_SITES_KNOWN others are asked for. "" for 0. */
+/* Return the text of a site, valid until CT_SITES_KNOWN others are looked up; "" for 0. */
 const char *ct_sites_text(struct ct_sites *sites, uint64_t address);
 
-/* The function of an ELF file that has this address (before the loader moves it); false: none is
- * known. `*ret_offset` is how far into the function it lies. */
+/* Return the function of an ELF file that has this address (before the loader moves it); false:
+ * unknown. `*ret_offset` is the offset in the function. */
 bool ct_sites_function(const char *file, uint64_t address, char *name, size_t room,
                        uint64_t *ret_offset);
 

@@ -37,25 +37,25 @@ struct ct_trace_source {
     const struct ct_worker_record *record; /* NULL: it keeps none */
 };
 
-/* Room for `room` ranks of a round. 0 or CT_ENOMEM. */
+/* Initialise with room for `room` ranks of a round. 0 or CT_ENOMEM. */
 int ct_traces_init(struct ct_traces *traces, uint64_t generation, uint32_t room);
 
-/* Zeroed ones are fine. */
+/* Free; a zeroed struct is valid. */
 void ct_traces_deinit(struct ct_traces *traces);
 
 /* Add one rank as it is at `now`. 0 or CT_ENOMEM. */
 int ct_traces_add(struct ct_traces *traces, const struct ct_trace_source *source,
                   struct ct_ticks_pair now);
 
-/* Add what another node said: a TRACES frame. CT_EPROTOCOL for what is none, CT_ELIMIT when its
- * ranks have no room. */
+/* Add a TRACES frame of another node. CT_EPROTOCOL for an invalid one, CT_ELIMIT when its ranks do
+ * not fit. */
 int ct_traces_add_frame(struct ct_traces *traces, const void *frame, size_t size);
 
 /* Append all as a TRACES frame. */
 int ct_traces_print_frame(const struct ct_traces *traces, struct ct_buf *to);
 
-/* A flight recorder as text or as a JSON object, with at most so many calls, newest last: what
- * `ctrun flight` shows and what is left in the log folder. */
+/* Append a flight recorder as text or as a JSON object, with at most `calls` calls, newest last,
+ * for `ctrun flight` and the log folder. */
 int ct_flight_print(const struct ct_worker_record *record, struct ct_ticks_pair now, uint32_t calls,
                     struct ct_buf *to);
 int ct_flight_print_json(const struct ct_worker_record *record, struct ct_ticks_pair now,

@@ -14,7 +14,7 @@
  *      group a: 0 1 2 3     rank 3 computes for ever: 0, 1, 2 wait in a, and 4 waits in b for
  *      group b: 2 4         rank 2: MISSING names rank 3, "4 ranks wait"
  *
- * A failed rank (its call timed out, or it was told of another's failure) counts as a waiting one.
+ * A failed rank (its call timed out, or it received another's failure) counts as a waiting one.
  * Judging takes the time of sorting the traces (evidence.h). Pure: no clock, no I/O. */
 #ifndef CT_DIAGNOSE_VERDICT_H
 #define CT_DIAGNOSE_VERDICT_H
@@ -42,11 +42,11 @@ enum ct_trace_life {
 };
 
 enum {
-    CT_VERDICT_SILENT_MS = 900, /* who waits beats each 10 ms: longer than this, it does not run */
+    CT_VERDICT_SILENT_MS = 900, /* a waiting rank sends a heartbeat each 10 ms */
     CT_VERDICT_SLOW_FACTOR = 3, /* of its usual time on the way to a call */
 };
 
-/* One call, where it was seen. */
+/* One call of one rank. */
 struct ct_verdict_call {
     const struct ct_wire_trace_group *group; /* NULL: no call is known */
     uint64_t number;                         /* 0: a transfer */
@@ -64,26 +64,26 @@ struct ct_verdict {
     uint64_t steps;             /* rows of the traces that judging them looked at */
 };
 
-/* Judge; the traces of all nodes as one, each list in any order, whatever they say. False: nobody
- * is found, or there is no memory for it. The verdict points into the traces. */
+/* Judge the merged traces of all nodes, each list in any order; their contents are not trusted.
+ * False: no rank is at fault, or no memory. The verdict points into the traces. */
 bool ct_verdict_find(const struct ct_msg_traces *traces, struct ct_verdict *ret_verdict);
 
-/* Does the verdict say more than that ranks are on their way? For who asks about a job that may be
- * well: its nodes are looked at one after the other, and somebody waits for somebody at each
- * moment.
- */
+/* Return whether the verdict shows more than ranks on their way to a call, for a query of a job
+ * that may be healthy: its nodes are sampled one after the other, and some rank waits for another
+ * at any moment. */
 bool ct_verdict_stands(const struct ct_verdict *verdict);
 
-/* The verdict on a rank whose process has ended badly, whether anybody waits for it by now or not;
- * false when the traces do not have it, or it made no call. */
+/* Judge a rank whose process has ended badly, whether or not others wait for it by now; false when
+ * the traces do not have it, or it made no call. */
 bool ct_verdict_dead(const struct ct_msg_traces *traces, uint32_t rank,
                      struct ct_verdict *ret_verdict);
 
-/* "MISSING", ... */
+/* Return "MISSING", ... */
 const char *ct_verdict_name(enum ct_verdict_kind kind);
 
-/* "MISSING: rank 3 (host b, pid 4711) has not entered all_reduce of 650 F32, SUM, FAST (number 7 of
- * group world/1, called from train+0x41), which 7 ranks have waited in for 3.2 s; ..." */
+/* Append "MISSING: rank 3 (host b, pid 4711) has not entered all_reduce of 650 F32, SUM, FAST
+ * (number 7 of group world/1, called from train+0x41), which 7 ranks have waited in for 3.2 s;
+ * ..." */
 void ct_verdict_print(const struct ct_verdict *verdict, struct ct_buf *to);
 
 #endif

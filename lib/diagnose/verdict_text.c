@@ -20,18 +20,18 @@ const char *ct_verdict_name(enum ct_verdict_kind kind)
 /* "all_reduce of 650 F32, SUM, FAST (number 7 of group world/1, called from train+0x41)" */
 static void print_call(const struct ct_verdict_call *of, struct ct_buf *to)
 {
-    char words[CT_SIGNATURE_TEXT] = "a collective";
+    char text[CT_SIGNATURE_TEXT] = "a collective";
 
     if (of->group == NULL) {
         (void)ct_buf_puts(to, "a collective");
         return;
     }
     if (of->call != NULL)
-        ct_signature_print(what_of(of->call), words, sizeof words);
+        ct_signature_print(what_of(of->call), text, sizeof text);
     else if (of->number == 0)
         (void)ct_buf_puts(to, "a send or recv");
     if (of->call != NULL || of->number != 0)
-        (void)ct_buf_puts(to, words);
+        (void)ct_buf_puts(to, text);
     if (of->number != 0)
         (void)ct_buf_printf(to, " (number %llu of group %s", (unsigned long long)of->number,
                             of->group->name);

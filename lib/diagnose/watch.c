@@ -50,8 +50,8 @@ void ct_watch_begin(struct ct_watch *watch, struct ct_watch_rank *ranks, uint32_
     watch->count = count;
     watch->first_rank = first_rank;
     watch->world = world;
-    watch->looked_ms = 0;
-    watch->judged = watch->told = false;
+    watch->checked_ms = 0;
+    watch->judged = watch->reported = false;
     for (uint32_t i = 0; i < count; i++)
         ranks[i] = (struct ct_watch_rank){.pid = ranks[i].pid, .starting_ms = ranks[i].starting_ms};
 }
@@ -76,10 +76,10 @@ static void time_start(struct ct_watch *watch, struct ct_watch_rank *rank,
 static void count_silence(struct ct_watch *watch, uint64_t now_ms,
                           const struct ct_watch_sample *samples)
 {
-    uint64_t passed_ms = watch->looked_ms == 0 ? 0 : now_ms - watch->looked_ms;
+    uint64_t passed_ms = watch->checked_ms == 0 ? 0 : now_ms - watch->checked_ms;
 
     passed_ms = CT_MIN(passed_ms, 2u * CT_WATCH_POLL_MS);
-    watch->looked_ms = now_ms;
+    watch->checked_ms = now_ms;
     for (uint32_t i = 0; i < watch->count; i++) {
         struct ct_watch_rank *rank = &watch->ranks[i];
         const struct ct_record_view *view = &samples[i].view;
@@ -238,9 +238,9 @@ static void explain(const struct ct_watch *watch, const struct ct_watch_sample *
     verdict->call = *own;
     verdict->number = own->waiting != 0 ? own->waiting : own->entered;
     /* Stopped before it could say which call this is? Who waits in the same one has said so. */
-    if (own->words[0] == '\0' && others != NULL && others->id == own->id &&
+    if (own->text[0] == '\0' && others != NULL && others->id == own->id &&
         others->waiting == verdict->number)
-        memcpy(verdict->call.words, others->words, sizeof others->words);
+        memcpy(verdict->call.text, others->text, sizeof others->text);
 }
 
 bool ct_watch_poll(struct ct_watch *watch, uint64_t now_ms, const struct ct_watch_sample *samples,
@@ -254,7 +254,7 @@ bool ct_watch_poll(struct ct_watch *watch, uint64_t now_ms, const struct ct_watc
     int64_t silent = find_silent(watch, samples), stalled = -1;
     if (silent < 0)
         stalled = find_stalled(watch, samples);
-    if (silent < 0 && (stalled < 0 || (watch->told && watch->count < watch->world)))
+    if (silent < 0 && (stalled < 0 || (watch->reported && watch->count < watch->world)))
         return false;
     verdict.worker = (uint32_t)CT_MAX(silent, stalled);
     explain(watch, samples, &verdict);
@@ -264,7 +264,7 @@ bool ct_watch_poll(struct ct_watch *watch, uint64_t now_ms, const struct ct_watc
     if (silent < 0 && watch->count < watch->world) {
         verdict.kind = CT_WATCH_WAITS;
         verdict.awaited = verdict.call.awaited;
-        watch->told = true;
+        watch->reported = true;
     } else {
         watch->judged = true;
     }
@@ -279,7 +279,7 @@ static void print_call(const struct ct_watch_verdict *verdict, struct ct_buf *to
 {
     const struct ct_record_call *call = &verdict->call;
 
-    (void)ct_buf_puts(to, call->words[0] != '\0' ? call->words : "a collective");
+    (void)ct_buf_puts(to, call->text[0] != '\0' ? call->text : "a collective");
     if (verdict->number == CT_RECORD_TRANSFER)
         (void)ct_buf_printf(to, " (in group %s)", call->name);
     else

@@ -21,7 +21,7 @@
  *
  * Hang timeout: max(floor, 5 x the usual time), which is, for a process that has completed a step,
  * the 99th percentile of its last 200 steps, and for one that has not, the longest start of a
- * process here. 30 minutes when nothing is known, and while it reads or writes a checkpoint; none
+ * process here. 30 minutes without any history, and while it reads or writes a checkpoint; none
  * once it has left the round and while its output is held up. Other long waits (a group that forms,
  * an evaluation, a wait until a checkpoint is published) send heartbeats. Time in which the agent
  * itself was stopped does not count.
@@ -40,7 +40,7 @@ enum {
     CT_WATCH_POLL_MS = 500,            /* how often to look, at most */
     CT_WATCH_STEPS = 200,              /* whose durations count */
     CT_WATCH_FACTOR = 5,               /* of what it took before */
-    CT_WATCH_SILENT_MS = 1000,         /* who waits beats far more often: it does not wait */
+    CT_WATCH_SILENT_MS = 1000,         /* a waiting rank sends heartbeats more often */
     CT_WATCH_LONG_MS = 30 * 60 * 1000, /* the patience with the unknown and with disks */
     CT_WATCH_STRAGGLER_MS = 60 * 1000, /* between two lines on stragglers */
 };
@@ -74,11 +74,11 @@ struct ct_watch {
     uint32_t count;      /* workers here, ranks first_rank ... */
     uint32_t first_rank; /* of the job */
     uint32_t world;
-    uint64_t floor_ms;  /* 0: nobody is watched */
-    uint64_t start_ms;  /* the longest start so far; 0: none is known. Outlives the round */
-    uint64_t looked_ms; /* 0: not yet in this round */
-    bool judged;        /* the round has its verdict */
-    bool told;          /* that all wait for another node */
+    uint64_t floor_ms;   /* 0: nobody is watched */
+    uint64_t start_ms;   /* the longest start so far; 0: none is known. Outlives the round */
+    uint64_t checked_ms; /* 0: not yet in this round */
+    bool judged;         /* the round has its verdict */
+    bool reported;       /* that all wait for another node */
     struct ct_watch_rank *ranks;
 };
 
@@ -94,12 +94,12 @@ struct ct_watch_verdict {
     int awaited;                /* WAITS: a rank of another node; -1: unknown */
 };
 
-/* A round begins with workers first_rank .. first_rank + count - 1 of `world`. `ranks` has room for
- * all of them, is the caller's, zeroed for the first round and the same in each. */
+/* Begin a round with workers first_rank .. first_rank + count - 1 of `world`. `ranks` has room for
+ * all of them; it is owned by the caller, zeroed for the first round and the same in each. */
 void ct_watch_begin(struct ct_watch *watch, struct ct_watch_rank *ranks, uint32_t count,
                     uint32_t first_rank, uint32_t world);
 
-/* Look at all workers. True: *ret_verdict is new. A round gets one verdict on a rank, and WAITS at
+/* Check all workers. True: *ret_verdict is new. A round gets one verdict on a rank, and WAITS at
  * most once before it. */
 bool ct_watch_poll(struct ct_watch *watch, uint64_t now_ms, const struct ct_watch_sample *samples,
                    struct ct_watch_verdict *ret_verdict);
@@ -117,8 +117,9 @@ struct ct_watch_names {
     const char *awaited_host;       /* WAITS: of `awaited`; "" when unknown */
 };
 
-/* "rank 3 (host b, pid 4711) hangs: it has not entered all_reduce of 650 F32 (number 7 of group
- * world/1), where 2 ranks of this node wait for it; no sign of life for 31.2 s, in step 18" */
+/* Append "rank 3 (host b, pid 4711) hangs: it has not entered all_reduce of 650 F32 (number 7 of
+ * group world/1), where 2 ranks of this node wait for it; no sign of life for 31.2 s, in step
+ * 18" */
 void ct_watch_print(const struct ct_watch_verdict *verdict, const struct ct_watch_names *names,
                     struct ct_buf *to);
 

@@ -332,7 +332,8 @@ static void backward_vocab_loss(struct backward *b, const struct ct_program_op *
 }
 
 /* Communication on the same ranks, into a value of the shape of `like`. */
-static int talk(struct backward *b, const struct ct_program_op *op, int kind, int like)
+static int emit_communication(struct backward *b, const struct ct_program_op *op, int kind,
+                              int like)
 {
     struct ct_program_op back = reads(kind, b->grad_of[op->out[0]], CT_NONE, CT_NONE, CT_NONE);
 
@@ -350,19 +351,19 @@ static void backward_rank_sum(struct backward *b, const struct ct_program_op *op
 static void backward_rank_copy(struct backward *b, const struct ct_program_op *op)
 {
     if (b->needed[op->in[0]])
-        contribute_value(b, op->in[0], talk(b, op, CT_OP_RANK_SUM, op->in[0]));
+        contribute_value(b, op->in[0], emit_communication(b, op, CT_OP_RANK_SUM, op->in[0]));
 }
 
 static void backward_all_gather(struct backward *b, const struct ct_program_op *op)
 {
     if (b->needed[op->in[0]])
-        contribute_value(b, op->in[0], talk(b, op, CT_OP_REDUCE_SCATTER, op->in[0]));
+        contribute_value(b, op->in[0], emit_communication(b, op, CT_OP_REDUCE_SCATTER, op->in[0]));
 }
 
 static void backward_reduce_scatter(struct backward *b, const struct ct_program_op *op)
 {
     if (b->needed[op->in[0]])
-        contribute_value(b, op->in[0], talk(b, op, CT_OP_ALL_GATHER, op->in[0]));
+        contribute_value(b, op->in[0], emit_communication(b, op, CT_OP_ALL_GATHER, op->in[0]));
 }
 
 static void backward_mse(struct backward *b, const struct ct_program_op *op)

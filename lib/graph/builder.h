@@ -31,36 +31,38 @@ struct ct_builder {
     const struct ct_model_spec *spec;
 };
 
-/* The input: features of b->dtype, or token numbers i32 [rows, sequence]. dim[0] is b->rows. Once.
- */
+/* Add the input: features of b->dtype, or token numbers i32 [rows, sequence]. dim[0] is b->rows.
+ * Call it once. */
 int ct_build_features(struct ct_builder *b, struct ct_shape shape);
 int ct_build_tokens(struct ct_builder *b, int64_t sequence);
 
-/* A learned tensor, unless the specification freezes it. */
+/* Add a parameter, trained unless the specification freezes it. */
 int ct_build_param(struct ct_builder *b, const char *name, struct ct_shape shape,
                    struct ct_init init);
 
-/* An op of up to three inputs with no attributes; its first result. */
+/* Add an op of up to three inputs without attributes; returns its first result. */
 int ct_build_op(struct ct_builder *b, int kind, int in0, int in1, int in2);
 
-/* y = x W^T + b with torch.nn.Linear's names and initial values: "<name>.weight", "<name>.bias". */
+/* Add y = x W^T + b with torch.nn.Linear's names and initial values: "<name>.weight",
+ * "<name>.bias". */
 int ct_build_linear(struct ct_builder *b, const char *name, int x, int64_t out);
 
-/* The same with initial values of one's own, and no bias unless `biased` (it begins as 0). */
+/* The same with given initial values, and no bias unless `biased` (it begins as 0). */
 int ct_build_linear_init(struct ct_builder *b, const char *name, int x, int64_t out,
                          struct ct_init weight, bool biased);
 
 int ct_build_act(struct ct_builder *b, enum ct_activation activation, int x);
 int ct_build_add(struct ct_builder *b, int x, int y);
 
-/* "<name>.weight" beginning as 1 and, for a layer norm that is `biased`, "<name>.bias" as 0. */
+/* Add a norm: "<name>.weight" beginning as 1 and, for a layer norm that is `biased`, "<name>.bias"
+ * as 0. */
 int ct_build_norm(struct ct_builder *b, const char *name, int x, enum ct_norm norm, double eps,
                   bool biased);
 
-/* Nothing with rate 0 or in an evaluation. The masks belong to `name`. */
+/* Add dropout; returns `x` with rate 0 or in an evaluation. The masks are keyed by `name`. */
 int ct_build_dropout(struct ct_builder *b, const char *name, int x, double rate);
 
-/* Causal self-attention over sequences of `sequence` rows: qkv [.., 3 width] -> [.., width]. */
+/* Add causal self-attention over sequences of `sequence` rows: qkv [.., 3 width] -> [.., width]. */
 int ct_build_attention(struct ct_builder *b, int qkv, int64_t sequence, int64_t heads);
 
 /* Decoding: the places of the tokens at hand, made at the first call; and attention to them and to
@@ -69,7 +71,7 @@ int ct_build_places(struct ct_builder *b, int64_t count);
 int ct_build_attention_cached(struct ct_builder *b, const char *name, int qkv, int64_t heads,
                               int64_t context);
 
-/* An image [rows, channels, height, width] as the input; the result is [rows, height, width,
+/* Add an image [rows, channels, height, width] as the input; the result is [rows, height, width,
  * channels], as all images between layers are. */
 int ct_build_image(struct ct_builder *b, int64_t channels, int64_t height, int64_t width);
 
@@ -79,7 +81,7 @@ struct ct_window {
     int64_t kernel, stride, pad;
 };
 
-/* torch.nn.Conv2d: "<name>.weight" [out, channels, kernel, kernel], "<name>.bias". */
+/* Add a torch.nn.Conv2d: "<name>.weight" [out, channels, kernel, kernel], "<name>.bias". */
 int ct_build_conv(struct ct_builder *b, const char *name, int image, int64_t out,
                   struct ct_window window);
 int ct_build_conv_unbiased(struct ct_builder *b, const char *name, int image, int64_t out,
@@ -99,16 +101,16 @@ struct ct_batch_norm {
 };
 int ct_build_batch_norm(struct ct_builder *b, const char *name, int x, struct ct_batch_norm norm);
 
-/* The image as features in torch's order: channel, height, width. */
+/* Flatten the image to features in torch's order: channel, height, width. */
 int ct_build_flatten(struct ct_builder *b, int image);
 
-/* The labels, i32 [count]; made at the first call, the same value from then on. */
+/* Return the labels, i32 [count]; created at the first call, the same value afterwards. */
 int ct_build_labels(struct ct_builder *b, int64_t count);
 
-/* The end: labels, the loss over the rows of logits [labels, classes], and the count. */
+/* End the model: labels, the loss over the rows of logits [labels, classes], and the count. */
 void ct_build_loss(struct ct_builder *b, enum ct_loss loss, int logits);
 
-/* Whether nothing has failed so far. */
+/* Return whether no call has failed so far. */
 bool ct_build_ok(const struct ct_builder *b);
 
 /* ---- the models of model.h ------------------------------------------------------------------ */

@@ -50,11 +50,11 @@ struct ct_gpt_spec {
     double rotary_base; /* 0: 10000 */
 };
 
-/* Sizes of "gpt2-124M", "gpt2-355M", "gpt2-774M", "gpt2-1558M" into `spec`, whose other fields
- * stay; false for another name. */
+/* Set the sizes of "gpt2-124M", "gpt2-355M", "gpt2-774M" or "gpt2-1558M" in `spec`, whose other
+ * fields stay; false for another name. */
 bool ct_gpt_preset(const char *name, struct ct_gpt_spec *spec);
 
-/* "learned", "rotary"; "layernorm", "rmsnorm"; "gelu", "swiglu". -1 for another name. */
+/* Parse "learned", "rotary"; "layernorm", "rmsnorm"; "gelu", "swiglu". -1 for another name. */
 int ct_positions_find(const char *name);
 int ct_norm_find(const char *name);
 int ct_mlp_find(const char *name);

@@ -26,7 +26,7 @@ enum ct_layer_kind {
     CT_LAYER_KIND_COUNT
 };
 
-/* What a layer can be told. */
+/* The options of a layer. */
 enum ct_layer_option {
     CT_LAYER_OUT,      /* conv2d: channels; linear: features */
     CT_LAYER_KERNEL,   /* rows and columns of a window */
@@ -79,13 +79,13 @@ struct ct_layer_info {
 
 const struct ct_layer_info *ct_layer_info(enum ct_layer_kind kind);
 
-/* The layer of that name, or of that other name; -1 when there is none. */
+/* Return the layer of that name or alias, -1 if none. */
 int ct_layer_find(const char *name);
 
-/* The name most like `name`, or NULL when none is near. */
+/* Return the name closest to `name`, or NULL when none is near. */
 const char *ct_layer_nearest(const char *name);
 
-/* "out", "kernel", ...; -1 for another name. */
+/* Parse "out", "kernel", ...; -1 for another name. */
 int ct_layer_option_find(const char *name);
 const char *ct_layer_option_name(enum ct_layer_option option);
 

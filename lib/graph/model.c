@@ -120,7 +120,7 @@ static int add_forward(struct ct_builder *b, const struct ct_model_spec *spec, s
 }
 
 /* The failure of the program so far as the caller's. */
-static int tell(const struct ct_model *model, struct ct_error *err)
+static int copy_error(const struct ct_model *model, struct ct_error *err)
 {
     const struct ct_error *error = &model->program.error;
 
@@ -141,7 +141,7 @@ int ct_model_build_backward(struct ct_model *model, struct ct_error *err)
             pairs[learned++] = (struct ct_grad_pair){model->params[i].value, model->params[i].grad};
     program->stage = CT_STAGE_BACKWARD;
     ct_program_backward(program, model->loss, model->inv_valid, pairs, learned);
-    return tell(model, err);
+    return copy_error(model, err);
 }
 
 int ct_model_build_forward(struct ct_model *model, const struct ct_model_spec *spec, int64_t rows,
@@ -172,7 +172,7 @@ int ct_model_build_forward(struct ct_model *model, const struct ct_model_spec *s
         return ct_error_set(err, CT_EUSAGE, "the model has no %s",
                             model->x == CT_NONE ? "input" : "loss");
     model->forward_count = program->op_count;
-    return tell(model, err);
+    return copy_error(model, err);
 }
 
 int ct_model_build(struct ct_model *model, const struct ct_model_spec *spec, int64_t rows,

@@ -53,7 +53,7 @@ struct ct_model_spec {
     struct ct_gpt_spec gpt;
     struct ct_layers_spec layers;
 
-    /* Whether the parameter called `name` keeps its value: it gets no gradient. NULL: none does. */
+    /* Return whether the parameter `name` is frozen and gets no gradient. NULL: none is. */
     bool (*frozen)(const void *names, const char *name);
     const void *frozen_names;
 
@@ -78,13 +78,13 @@ struct ct_model_param {
     struct ct_init init;
 };
 
-/* What the outside keeps up to date while training: a batch norm's running mean or variance. */
+/* State that the trainer updates: a batch norm's running mean or variance. */
 struct ct_model_buffer {
     int value;
     double first; /* all its elements begin as this */
 };
 
-/* A batch norm that learns: what each micro-batch tells of the rows that it saw. */
+/* The statistics of a micro-batch's rows, for a batch norm in training. */
 struct ct_model_stat {
     int run;         /* output f64 [3, columns], batch_run's; may be added up */
     int mean, var;   /* numbers of buffers that running_update brings up to date with the sum */
@@ -114,11 +114,12 @@ struct ct_model {
     int correct;       /* output f64 [1]: rows of logits whose largest is the label's */
 };
 
-/* "relu", "gelu", "gelu_tanh", "tanh"; "cross_entropy", "mse". -1 for another name. */
+/* Parse "relu", "gelu", "gelu_tanh", "tanh"; "cross_entropy", "mse". -1 for another name. */
 int ct_activation_find(const char *name);
 int ct_loss_find(const char *name);
 
-/* The philox key of what is drawn under `name`: a parameter's initial values, a dropout's masks. */
+/* Return the philox key of the numbers drawn for `name`: a parameter's initial values, a dropout's
+ * masks. */
 uint64_t ct_model_key(uint64_t seed, const char *name);
 
 /* Build the model for `rows` samples. 0, or CT_ECONFIG with the sentence, or CT_ENOMEM. The model
@@ -126,9 +127,9 @@ uint64_t ct_model_key(uint64_t seed, const char *name);
 int ct_model_build(struct ct_model *model, const struct ct_model_spec *spec, int64_t rows,
                    struct ct_error *err);
 
-/* The same in two halves, for who edits the forward pass before it is differentiated: the ops of
- * the forward pass, then, unless it is for an evaluation, those of the backward pass behind them.
- * Whoever adds or removes forward ops keeps forward_count. */
+/* Build in two steps, to edit the forward pass before it is differentiated: the ops of the forward
+ * pass, then, unless it is for an evaluation, those of the backward pass after them. A caller that
+ * adds or removes forward ops updates forward_count. */
 int ct_model_build_forward(struct ct_model *model, const struct ct_model_spec *spec, int64_t rows,
                            struct ct_error *err);
 int ct_model_build_backward(struct ct_model *model, struct ct_error *err);

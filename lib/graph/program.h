@@ -53,7 +53,7 @@ struct ct_value {
     size_t bytes;
 };
 
-/* What part of a step an op belongs to: for the printer, the trace and the verifier. */
+/* The part of a step that an op belongs to, for the printer, the trace and the verifier. */
 enum ct_stage {
     CT_STAGE_INIT,
     CT_STAGE_FORWARD,
@@ -106,12 +106,12 @@ struct ct_program {
 void ct_program_init(struct ct_program *program);
 void ct_program_deinit(struct ct_program *program);
 
-/* A new root. `name` is copied. Dimensions are > 0. */
+/* Add a root value. `name` is copied. Dimensions are > 0. */
 int ct_program_value(struct ct_program *program, enum ct_value_kind kind, enum ct_dtype dtype,
                      struct ct_shape shape, const char *name);
 
-/* A view: `shape` elements of `dtype` at `offset_bytes` of the value `of` (a root or a view), whose
- * kind it takes. It must lie inside `of`. */
+/* Add a view: `shape` elements of `dtype` at `offset_bytes` of the value `of` (a root or a view),
+ * whose kind it takes. It must lie inside `of`. */
 int ct_program_view(struct ct_program *program, int of, size_t offset_bytes, enum ct_dtype dtype,
                     struct ct_shape shape, const char *name);
 
@@ -123,7 +123,7 @@ int ct_program_emit(struct ct_program *program, struct ct_program_op op);
 /* Move the last op in front of the one that is number `at` now. */
 void ct_program_move_last(struct ct_program *program, int at);
 
-/* An op with no operand yet: every value CT_NONE, attributes zero. */
+/* Return an op without operands: every value CT_NONE, attributes zero. */
 struct ct_program_op ct_program_op(int kind);
 
 /* The gradient of parameter `param` goes to the value `grad`, of the same type and shape. */
@@ -138,16 +138,16 @@ struct ct_grad_pair {
 void ct_program_backward(struct ct_program *program, int loss, int scale,
                          const struct ct_grad_pair *pairs, int pair_count);
 
-/* Whether the op reads its outputs too (an update in place, an accumulation). */
+/* Return whether the op reads its outputs too (an update in place, an accumulation). */
 bool ct_program_op_updates(const struct ct_program_op *op);
 
-/* Whether it reads output number `output` before it writes it. */
+/* Return whether it reads output number `output` before it writes it. */
 bool ct_program_op_reads_out(const struct ct_program_op *op, int output);
 
-/* A number for what the program computes: kinds, shapes, wiring and attributes, not the names. */
+/* Return a hash of the computation: kinds, shapes, wiring and attributes, not the names. */
 uint64_t ct_program_hash(const struct ct_program *program);
 
-/* What one op costs: floating-point operations, and bytes that it reads and writes. */
+/* The cost of one op: floating-point operations, bytes read and written. */
 struct ct_cost {
     double flop;
     double bytes;
@@ -159,10 +159,10 @@ struct ct_cost ct_program_cost(const struct ct_program *program, const struct ct
  *     linear %3 x, %0 layers.0.weight, %1 layers.0.bias -> %4 h0 f32[32, 64] */
 void ct_program_print_op(const struct ct_program *program, int op, struct ct_buf *buf);
 
-/* "forward", ... */
+/* Return "forward", ... */
 const char *ct_stage_name(enum ct_stage stage);
 
-/* "world", "data", "shard", ... */
+/* Return "world", "data", "shard", ... */
 const char *ct_axis_name(enum ct_axis axis);
 
 #endif

@@ -35,7 +35,8 @@ static inline bool ct_op_is_comm(int op)
 /* Name, operands and attributes of any op of a program; never NULL. */
 const struct ct_op_info *ct_rule_info(int op);
 
-/* Whether `op` can add to its sums over rows instead of overwriting them (attribute accumulate). */
+/* Return whether `op` can add to its sums over rows instead of overwriting them (attribute
+ * accumulate). */
 bool ct_rule_accumulates(int op);
 
 /* Complete and check the operands of `op`. In `args` an operand is given when its data is not NULL
@@ -45,7 +46,7 @@ bool ct_rule_accumulates(int op);
 int ct_rule_complete(int op, struct ct_kernel_args *args, enum ct_dtype *ret_dtype,
                      struct ct_error *err);
 
-/* Floating-point operations of `op` on operands that ct_rule_complete accepted. */
+/* Return the floating-point operations of `op` on operands that ct_rule_complete accepted. */
 double ct_rule_flop(int op, const struct ct_kernel_args *args);
 
 #endif

@@ -87,7 +87,7 @@ uint32_t ct_cpus_available(const char *root, const struct ct_cpus *allowed)
 }
 
 /* Append `cpu` and the other threads of its core, those in `left`, and take them out of it. */
-static uint32_t take_core(const char *root, unsigned cpu, struct ct_cpus *left, uint16_t *order)
+static uint32_t pick_core(const char *root, unsigned cpu, struct ct_cpus *left, uint16_t *order)
 {
     struct ct_cpus core;
     uint32_t count = 0;
@@ -109,14 +109,14 @@ static uint32_t take_core(const char *root, unsigned cpu, struct ct_cpus *left, 
 }
 
 /* Append the CPUs that lie in both sets, core by core, and take them out of `left`. */
-static uint32_t take_node(const char *root, const struct ct_cpus *node, struct ct_cpus *left,
-                          uint16_t *order)
+static uint32_t receive_node(const char *root, const struct ct_cpus *node, struct ct_cpus *left,
+                             uint16_t *order)
 {
     uint32_t count = 0;
 
     for (unsigned cpu = 0; cpu < CT_CPUS_MAX; cpu++)
         if (ct_cpus_has(node, cpu) && ct_cpus_has(left, cpu))
-            count += take_core(root, cpu, left, order + count);
+            count += pick_core(root, cpu, left, order + count);
     return count;
 }
 
@@ -133,11 +133,11 @@ uint32_t ct_cpus_order(const char *root, const struct ct_cpus *allowed, uint16_t
                 continue;
             (void)snprintf(path, sizeof path, "/sys/devices/system/node/node%u/cpulist", i);
             if (ct_sys_read(root, path, text, sizeof text) && ct_cpus_parse(text, &node))
-                count += take_node(root, &node, &left, order + count);
+                count += receive_node(root, &node, &left, order + count);
         }
     }
     node = left;
-    return count + take_node(root, &node, &left, order + count);
+    return count + receive_node(root, &node, &left, order + count);
 }
 
 bool ct_cpus_share(const uint16_t *order, uint32_t count, uint32_t workers, uint32_t local_rank,

@@ -29,29 +29,29 @@ static inline void ct_cpus_add(struct ct_cpus *cpus, unsigned cpu)
 
 uint32_t ct_cpus_count(const struct ct_cpus *cpus);
 
-/* The affinity mask of this process; 0 or a negative errno. */
+/* Return the affinity mask of this process. 0, or a negative errno. */
 int ct_cpus_allowed(struct ct_cpus *ret_cpus);
 
-/* A kernel list, "0-3,8,10-11", as a set; false when malformed or beyond CT_CPUS_MAX. */
+/* Parse a kernel list, "0-3,8,10-11"; false when malformed or beyond CT_CPUS_MAX. */
 bool ct_cpus_parse(const char *list, struct ct_cpus *ret_cpus);
 
-/* A small file of the kernel, `root` + `path`, terminated; false when it cannot be read. */
+/* Read a small file of the kernel, `root` + `path`, terminated; false when it cannot be read. */
 bool ct_sys_read(const char *root, const char *path, char *text, size_t room);
 
-/* How many CPUs' worth of time this process has: `allowed`, or the quota of its cgroup (cpu.max
- * under `root`, rounded up) when that is less; at least 1. */
+/* Return the CPU time of this process in CPUs: `allowed`, or the quota of its cgroup (cpu.max under
+ * `root`, rounded up) if less; at least 1. */
 uint32_t ct_cpus_available(const char *root, const struct ct_cpus *allowed);
 
-/* The CPUs of `allowed` in topology order, read from `root`/sys; plain order where sysfs says
- * nothing. Returns how many were written to `order` (room for CT_CPUS_MAX). */
+/* Return the CPUs of `allowed` in topology order, read from `root`/sys; numeric order where sysfs
+ * has no topology; returns the number written to `order` (room for CT_CPUS_MAX). */
 uint32_t ct_cpus_order(const char *root, const struct ct_cpus *allowed, uint16_t *order);
 
-/* The share of worker `local_rank` of `workers` in `order[count]`; false, and no set, when there
- * are fewer CPUs than workers. */
+/* Return the share of worker `local_rank` of `workers` in `order[count]`; false, and no set, when
+ * there are fewer CPUs than workers. */
 bool ct_cpus_share(const uint16_t *order, uint32_t count, uint32_t workers, uint32_t local_rank,
                    struct ct_cpus *ret_cpus);
 
-/* OMP_NUM_THREADS for each of `workers` on `cpus` CPUs: their equal part, at least 1. */
+/* Return OMP_NUM_THREADS for each of `workers` on `cpus` CPUs: an equal share, at least 1. */
 uint32_t ct_omp_threads(uint32_t cpus, uint32_t workers);
 
 #endif

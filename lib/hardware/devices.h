@@ -26,14 +26,14 @@ struct ct_devices {
     const char *visible;      /* the agent's own list, "4,5"; NULL: all GPUs */
 };
 
-/* The list of worker `local_rank` in `arena`; NULL in *ret_list when it gets the agent's own. 0;
- * CT_EUSAGE with a sentence that follows the name of a setting ("gives ...") for what is no device
- * and for what the agent's list does not have; CT_ENOMEM. */
+/* Return the list of worker `local_rank` in `arena`; NULL in *ret_list when it gets the agent's
+ * own. 0; CT_EUSAGE with a sentence that follows the name of a setting ("gives ...") for an invalid
+ * device or one that is not in the agent's list; CT_ENOMEM. */
 int ct_devices_of(const struct ct_devices *devices, uint32_t local_rank, struct ct_arena *arena,
                   const char **ret_list, struct ct_error *err);
 
-/* The entry `index` of a list with commas, blanks around it cut, in `room`; false when it has no
- * such entry. */
+/* Return the entry `index` of a list with commas, without blanks around it, in `room`; false when
+ * the list is shorter. */
 bool ct_devices_entry(const char *list, uint64_t index, char *room, size_t size);
 
 #endif

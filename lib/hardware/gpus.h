@@ -32,16 +32,16 @@ struct ct_gpus {
 
 void ct_gpus_read(const char *root, struct ct_gpus *ret_gpus);
 
-/* How many cards there are, also where /proc does not describe them. */
+/* Return the number of cards, also where /proc does not describe them. */
 uint32_t ct_gpus_present(const char *root);
 
-/* The card that an entry of CUDA_VISIBLE_DEVICES means: its index, or -1 when it is none of these
- * or cannot be told (a MIG device by its own UUID). A name may be cut short while it fits one card
- * alone. */
+/* Return the index of the card of an entry of CUDA_VISIBLE_DEVICES; -1 if it is unknown or
+ * ambiguous (a MIG device by its own UUID). A name may be abbreviated while it fits only one
+ * card. */
 int ct_gpus_find(const struct ct_gpus *gpus, const char *entry);
 
-/* The NUMA node of a card; -1 when the machine does not say, or has only one. False when the kernel
- * knows no such card. */
+/* Return the NUMA node of a card; -1 when the machine does not report it, or has only one. False
+ * when the kernel has no such card. */
 bool ct_gpu_node(const char *root, const struct ct_gpu *gpu, int32_t *ret_node);
 
 #endif

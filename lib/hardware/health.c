@@ -111,21 +111,21 @@ static bool read_field(const json_t *record, const struct field *field, struct c
     return true;
 }
 
-static int take_card(struct ct_health *health, const json_t *record)
+static int parse_card(struct ct_health *health, const json_t *record)
 {
-    struct ct_nvml_card card = {.index = health->told};
+    struct ct_nvml_card card = {.index = health->received};
 
     for (size_t i = 0; i < CT_COUNT(fields); i++)
         if (!read_field(record, &fields[i], &card))
             return CT_EPROTOCOL;
-    if (!health->begun || health->told == health->count ||
+    if (!health->begun || health->received == health->count ||
         json_integer_value(json_object_get(record, "index")) != card.index)
         return CT_EPROTOCOL;
-    health->cards[health->told++] = card;
+    health->cards[health->received++] = card;
     return 0;
 }
 
-static int take(struct ct_health *health, const json_t *record)
+static int parse(struct ct_health *health, const json_t *record)
 {
     const json_t *absent = json_object_get(record, "absent");
     const json_t *error = absent != NULL ? absent : json_object_get(record, "error");
@@ -138,7 +138,7 @@ static int take(struct ct_health *health, const json_t *record)
         return 0;
     }
     if (!json_is_string(driver))
-        return take_card(health, record);
+        return parse_card(health, record);
     if (health->begun || count < 0)
         return CT_EPROTOCOL;
     health->begun = true;
@@ -147,10 +147,10 @@ static int take(struct ct_health *health, const json_t *record)
     return 0;
 }
 
-int ct_health_take(struct ct_health *health, const char *line)
+int ct_health_parse(struct ct_health *health, const char *line)
 {
     json_t *record = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
-    int rc = json_is_object(record) ? take(health, record) : CT_EPROTOCOL;
+    int rc = json_is_object(record) ? parse(health, record) : CT_EPROTOCOL;
 
     json_decref(record);
     return rc;
@@ -161,14 +161,14 @@ int ct_health_take(struct ct_health *health, const char *line)
 struct speech {
     const struct ct_health *health;
     const struct ct_health_scope *scope;
-    void (*say)(void *context, bool is_wrong, const char *sentence);
+    void (*emit)(void *context, bool is_wrong, const char *sentence);
     void *context;
 };
 
-static void tell(const struct speech *speech, bool is_wrong, const char *format, ...)
+static void report(const struct speech *speech, bool is_wrong, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-static void tell(const struct speech *speech, bool is_wrong, const char *format, ...)
+static void report(const struct speech *speech, bool is_wrong, const char *format, ...)
 {
     char sentence[1200];
     va_list words;
@@ -176,7 +176,7 @@ static void tell(const struct speech *speech, bool is_wrong, const char *format,
     va_start(words, format);
     (void)vsnprintf(sentence, sizeof sentence, format, words);
     va_end(words);
-    speech->say(speech->context, is_wrong, sentence);
+    speech->emit(speech->context, is_wrong, sentence);
 }
 
 /* The card's place among the driver's, or -1. */
@@ -211,7 +211,7 @@ void ct_health_name(const struct ct_nvml_card *card, char *text, size_t room)
 }
 
 /* What there is: models with their numbers, memory, the highest temperature. */
-static void tell_all(const struct speech *speech)
+static void report_all(const struct speech *speech)
 {
     const struct ct_health_scope *scope = speech->scope;
     const struct ct_health *health = speech->health;
@@ -221,14 +221,14 @@ static void tell_all(const struct speech *speech)
     struct ct_buf text;
 
     ct_buf_init(&text, 0);
-    for (uint32_t i = 0; i < health->told; i++) {
+    for (uint32_t i = 0; i < health->received; i++) {
         const struct ct_nvml_card *card = &health->cards[i];
         uint32_t alike = 0;
         bool is_first = true;
 
         if (!ct_health_means(scope, card) || card->failure != 0)
             continue;
-        for (uint32_t other = 0; other < health->told; other++) {
+        for (uint32_t other = 0; other < health->received; other++) {
             bool same = ct_health_means(scope, &health->cards[other]) &&
                         health->cards[other].failure == 0 &&
                         strcmp(card->name, health->cards[other].name) == 0;
@@ -251,102 +251,105 @@ static void tell_all(const struct speech *speech)
     if (celsius >= 0)
         (void)ct_buf_printf(&text, ", %s%" PRId32 " C", meant > 1 ? "at most " : "", celsius);
     if (meant > 0)
-        tell(speech, false, "GPUs: %s, driver %s", ct_buf_str(&text),
-             health->driver[0] != '\0' ? health->driver : "unknown");
+        report(speech, false, "GPUs: %s, driver %s", ct_buf_str(&text),
+               health->driver[0] != '\0' ? health->driver : "unknown");
     ct_buf_deinit(&text);
 }
 
 /* What is wrong with a card, and what to do. */
-static void tell_card(const struct speech *speech, const struct ct_nvml_card *card)
+static void report_card(const struct speech *speech, const struct ct_nvml_card *card)
 {
     char name[160];
 
     ct_health_name(card, name, sizeof name);
     if (card->failure != 0) {
-        tell(speech, true,
-             "%s cannot be used: %s (NVML %" PRId32
-             "); reset it (nvidia-smi --gpu-reset -i %" PRIu32
-             ") or reboot the node; the kernel's log has its Xid (dmesg | grep Xid)",
-             name, ct_nvml_text(card->failure), card->failure, card->index);
+        report(speech, true,
+               "%s cannot be used: %s (NVML %" PRId32
+               "); reset it (nvidia-smi --gpu-reset -i %" PRIu32
+               ") or reboot the node; the kernel's log has its Xid (dmesg | grep Xid)",
+               name, ct_nvml_text(card->failure), card->failure, card->index);
         return;
     }
     if (card->rows_failed)
-        tell(speech, true, "%s could not remap a faulty row of its memory: have it replaced", name);
+        report(speech, true, "%s could not remap a faulty row of its memory: have it replaced",
+               name);
     if (card->uncorrected > 0)
-        tell(speech, true,
-             "%s has had %" PRIu64
-             " memory error%s that ECC could not correct since its driver was "
-             "loaded: jobs on it crash; reset it when it is idle (nvidia-smi --gpu-reset -i "
-             "%" PRIu32 "), and have it replaced when they come again",
-             name, card->uncorrected, card->uncorrected == 1 ? "" : "s", card->index);
+        report(speech, true,
+               "%s has had %" PRIu64
+               " memory error%s that ECC could not correct since its driver was "
+               "loaded: jobs on it crash; reset it when it is idle (nvidia-smi --gpu-reset -i "
+               "%" PRIu32 "), and have it replaced when they come again",
+               name, card->uncorrected, card->uncorrected == 1 ? "" : "s", card->index);
     if (card->rows_pending || card->pages_pending)
-        tell(speech, true,
-             "%s has faulty memory that is taken out of use at its next reset: reset it when it is "
-             "idle (nvidia-smi --gpu-reset -i %" PRIu32 ")",
-             name, card->index);
+        report(
+            speech, true,
+            "%s has faulty memory that is taken out of use at its next reset: reset it when it is "
+            "idle (nvidia-smi --gpu-reset -i %" PRIu32 ")",
+            name, card->index);
     if (card->hot)
-        tell(speech, true,
-             "%s is slowed down by its temperature (%" PRId32 " C): look at its cooling", name,
-             card->celsius);
+        report(speech, true,
+               "%s is slowed down by its temperature (%" PRId32 " C): look at its cooling", name,
+               card->celsius);
     if (card->braked)
-        tell(speech, true,
-             "%s is slowed down by the power brake: look at the node's power supplies", name);
+        report(speech, true,
+               "%s is slowed down by the power brake: look at the node's power supplies", name);
 }
 
 /* A card that the driver lists and NVML does not know has fallen off the bus. */
-static void tell_missing(const struct speech *speech)
+static void report_missing(const struct speech *speech)
 {
     const struct ct_gpus *gpus = speech->scope->gpus;
     const struct ct_health *health = speech->health;
 
-    for (uint32_t i = 0; i < health->told; i++)
+    for (uint32_t i = 0; i < health->received; i++)
         if (health->cards[i].address[0] == '\0')
             return; /* it may be this one */
     for (uint32_t i = 0; i < gpus->count; i++) {
         bool is_there = false;
 
-        for (uint32_t card = 0; card < health->told; card++)
+        for (uint32_t card = 0; card < health->received; card++)
             is_there |= strcmp(health->cards[card].address, gpus->at[i].address) == 0;
         if (is_there || (speech->scope->used != NULL && !speech->scope->used[i]))
             continue;
-        tell(speech, true,
-             "the GPU at %s%s%s%s is not among those that NVML knows: it has fallen off the bus; "
-             "reboot the node, and look for its Xid in the kernel's log (dmesg | grep Xid)",
-             gpus->at[i].address, gpus->at[i].model[0] != '\0' ? " (" : "", gpus->at[i].model,
-             gpus->at[i].model[0] != '\0' ? ")" : "");
+        report(speech, true,
+               "the GPU at %s%s%s%s is not among those that NVML knows: it has fallen off the bus; "
+               "reboot the node, and look for its Xid in the kernel's log (dmesg | grep Xid)",
+               gpus->at[i].address, gpus->at[i].model[0] != '\0' ? " (" : "", gpus->at[i].model,
+               gpus->at[i].model[0] != '\0' ? ")" : "");
     }
 }
 
-static void tell_late(const struct speech *speech)
+static void report_late(const struct speech *speech)
 {
     const struct ct_health *health = speech->health;
     double seconds = (double)speech->scope->late_ms / 1000;
     char where[64] = "";
 
-    if (health->begun && health->told < health->count)
-        (void)snprintf(where, sizeof where, " about GPU %" PRIu32, health->told);
-    tell(
+    if (health->begun && health->received < health->count)
+        (void)snprintf(where, sizeof where, " about GPU %" PRIu32, health->received);
+    report(
         speech, true,
         "NVML has not answered within %g s%s: the driver may hang, and what uses that GPU with it; "
         "see the kernel's log (dmesg | grep NVRM)",
         seconds, where);
 }
 
-void ct_health_tell(const struct ct_health *health, const struct ct_health_scope *scope,
-                    void (*say)(void *context, bool is_wrong, const char *sentence), void *context)
+void ct_health_report(const struct ct_health *health, const struct ct_health_scope *scope,
+                      void (*emit)(void *context, bool is_wrong, const char *sentence),
+                      void *context)
 {
-    const struct speech speech = {health, scope, say, context};
+    const struct speech speech = {health, scope, emit, context};
 
-    tell_all(&speech);
-    for (uint32_t i = 0; i < health->told; i++)
+    report_all(&speech);
+    for (uint32_t i = 0; i < health->received; i++)
         if (ct_health_means(scope, &health->cards[i]))
-            tell_card(&speech, &health->cards[i]);
+            report_card(&speech, &health->cards[i]);
     if (health->error[0] != '\0')
-        tell(&speech, !health->is_absent, "how the GPUs are is not known: %s", health->error);
+        report(&speech, !health->is_absent, "how the GPUs are is not known: %s", health->error);
     else if (scope->late_ms > 0)
-        tell_late(&speech);
-    else if (!health->begun || health->told < health->count)
-        tell(&speech, false, "how the GPUs are is not known: the process that asks NVML ended");
+        report_late(&speech);
+    else if (!health->begun || health->received < health->count)
+        report(&speech, false, "how the GPUs are is not known: the process that asks NVML ended");
     else
-        tell_missing(&speech);
+        report_missing(&speech);
 }

@@ -19,8 +19,8 @@ enum { CT_HEALTH_LINE_MAX = 4096 };
 struct ct_health {
     bool begun; /* the first record is here */
     char driver[96];
-    uint32_t count; /* of cards that NVML sees */
-    uint32_t told;  /* of these, how many are here */
+    uint32_t count;    /* of cards that NVML sees */
+    uint32_t received; /* of these, how many are here */
     struct ct_nvml_card cards[CT_GPUS_MAX];
     char error[1024]; /* "": none */
     bool is_absent;   /* that says who could not be asked: nothing is wrong */
@@ -31,8 +31,8 @@ void ct_health_print_driver(struct ct_buf *to, const char *version, uint32_t cou
 void ct_health_print_card(struct ct_buf *to, const struct ct_nvml_card *card);
 void ct_health_print_error(struct ct_buf *to, const struct ct_error *err); /* ct_nvml_query's */
 
-/* Take in a record, without its newline. 0, or CT_EPROTOCOL for what is none. */
-int ct_health_take(struct ct_health *health, const char *line);
+/* Parse a record, without its newline. 0, or CT_EPROTOCOL for an invalid one. */
+int ct_health_parse(struct ct_health *health, const char *line);
 
 /* Which cards are meant; the others are not spoken of. */
 struct ct_health_scope {
@@ -41,16 +41,17 @@ struct ct_health_scope {
     uint64_t late_ms;           /* the answer was given up after so long; 0: it is whole */
 };
 
-/* Is this card meant? One without an address may be anybody's; one that this user may not ask about
- * is somebody else's. */
+/* Return whether the card is in the scope. One without an address may belong to any worker; one
+ * that this user may not query belongs to another user. */
 bool ct_health_means(const struct ct_health_scope *scope, const struct ct_nvml_card *card);
 
-/* "GPU 3 (NVIDIA H100, 0000:65:00.0)", as much of it as is known. */
+/* Write "GPU 3 (NVIDIA H100, 0000:65:00.0)", as much of it as is known. */
 void ct_health_name(const struct ct_nvml_card *card, char *text, size_t room);
 
-/* How it is, a sentence at a time: one of what there is, and one for each thing that is wrong, with
- * its remedy. `is_wrong` tells which. */
-void ct_health_tell(const struct ct_health *health, const struct ct_health_scope *scope,
-                    void (*say)(void *context, bool is_wrong, const char *sentence), void *context);
+/* Report the health, one call a sentence: a summary of the cards, then each fault with its remedy,
+ * for which `is_wrong` is set. */
+void ct_health_report(const struct ct_health *health, const struct ct_health_scope *scope,
+                      void (*say)(void *context, bool is_wrong, const char *sentence),
+                      void *context);
 
 #endif

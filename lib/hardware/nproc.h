@@ -14,7 +14,7 @@
 
 enum { CT_NPROC_MAX = 4096, CT_NPROC_CROWD = 4 };
 
-/* What is looked at; tests give their own. */
+/* The host's facts; tests give their own. */
 struct ct_host_view {
     const char *root;                 /* in front of /dev, /proc, /sys: "" on a real host */
     uint32_t cpus;                    /* CPUs that this process may use (ct_cpus_available) */
@@ -22,26 +22,25 @@ struct ct_host_view {
     const char *name;                 /* the host's, as a table of hosts may name it */
 };
 
-/* `text` as a number of workers, 1 to CT_NPROC_MAX. 0, or CT_EUSAGE for a wrong text or a host that
- * a table does not name, and CT_EUNAVAILABLE when "gpu" finds none. */
+/* Resolve `text` to a number of workers, 1 to CT_NPROC_MAX. 0; CT_EUSAGE for an invalid text or a
+ * host that is missing in a table; CT_EUNAVAILABLE when "gpu" finds none. */
 int ct_nproc_resolve(const char *text, const struct ct_host_view *host, uint32_t *ret_nproc,
                      struct ct_error *err);
 
-/* Do so many workers that compute on `cpus` CPUs lose more by taking turns than they gain: more
- * than CT_NPROC_CROWD a CPU? */
+/* Return whether the workers oversubscribe `cpus` CPUs: more than CT_NPROC_CROWD a CPU. */
 bool ct_nproc_is_crowded(uint32_t workers, uint32_t cpus);
 
-/* The NVIDIA GPUs that workers could see; 0 without a driver. Of cards that are cut into MIG
- * devices and not named, a process sees one device. */
+/* Return the number of NVIDIA GPUs that are visible to workers; 0 without a driver. Of cards that
+ * are cut into MIG devices and not named, a process sees one device. */
 uint32_t ct_nproc_gpus(const struct ct_host_view *host);
 
-/* How many of `present` cards, `gpus` as far as they are known, the list in `visible` (the syntax
- * of CUDA_VISIBLE_DEVICES) shows: indices and GPU- or MIG- names up to the first entry that is
- * neither, or that no card here has; a repeated entry hides all. MIG devices are counted although
- * CUDA opens the first one alone: each is for a worker of its own. */
+/* Count those of `present` cards, `gpus` as far as they are known, that the list in `visible` (the
+ * syntax of CUDA_VISIBLE_DEVICES) selects: indices and GPU- or MIG- names up to the first entry
+ * that is neither, or that no card here has; a repeated entry hides all. MIG devices are counted
+ * although CUDA opens the first one alone: each is for a worker of its own. */
 uint32_t ct_nproc_visible(const char *visible, uint32_t present, const struct ct_gpus *gpus);
 
-/* Does the list (NULL: none) name MIG devices? */
+/* Return whether the list (NULL: none) names MIG devices. */
 bool ct_nproc_names_cuts(const char *visible);
 
 #endif

@@ -215,7 +215,7 @@ static void make_groups(const char *root, const struct ct_cpus *cpus,
 }
 
 /* The CPUs of the groups list[first .. end). */
-static struct ct_cpus take_groups(const struct groups *groups, const struct ct_cpus *cpus,
+static struct ct_cpus pick_groups(const struct groups *groups, const struct ct_cpus *cpus,
                                   uint32_t first, uint32_t end)
 {
     struct ct_cpus taken = {{0}};
@@ -275,12 +275,12 @@ static int place(const struct ct_numa *numa, int32_t node, uint32_t turn, uint32
         /* The first ones get one more when it does not come out even. */
         uint32_t each = groups.count / peers, more = groups.count % peers;
         uint32_t first = turn * each + CT_MIN(turn, more);
-        *ret_cpus = take_groups(&groups, &cpus, first, first + each + (turn < more));
+        *ret_cpus = pick_groups(&groups, &cpus, first, first + each + (turn < more));
         break;
     case CT_NUMA_CORE_COMPLEX:
         make_groups(numa->root, &cpus, complex_of, &groups);
         sort_by_size(&groups);
-        *ret_cpus = take_groups(&groups, &cpus, turn % groups.count, turn % groups.count + 1);
+        *ret_cpus = pick_groups(&groups, &cpus, turn % groups.count, turn % groups.count + 1);
         break;
     }
     return 0;

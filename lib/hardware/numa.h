@@ -38,12 +38,13 @@ struct ct_numa {
     bool by_bus;   /* CUDA was told to count in the order of the bus (CUDA_DEVICE_ORDER) */
 };
 
-/* The CPUs of all workers, `ret_cpus[0 .. workers)`. 0, or CT_EUNAVAILABLE with what is missing. */
+/* Choose the CPUs of all workers, `ret_cpus[0 .. workers)`. 0, or CT_EUNAVAILABLE with the missing
+ * fact. */
 int ct_numa_bind(const struct ct_numa *numa, struct ct_cpus *ret_cpus, struct ct_error *err);
 
-/* The same for mode auto, for all workers or for none: is every worker's GPU known, with a NUMA
- * node, and is there more than one? When false, `ret_why` has a sentence (else code 0) where that
- * is worth a user's while: a GPU's node has no CPU that this process may use. */
+/* Choose for mode auto, for all workers or none: true when every worker's GPU and its NUMA node are
+ * known, and there are several nodes. When false, `ret_why` has a sentence (else code 0) if it is
+ * of use to the user: a GPU's node has no CPU that this process may use. */
 bool ct_numa_near(const struct ct_numa *numa, struct ct_cpus *ret_cpus, struct ct_error *ret_why);
 
 #endif

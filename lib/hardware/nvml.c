@@ -168,7 +168,7 @@ static void examine(const struct library *nvml, device handle, struct ct_nvml_ca
     }
 }
 
-static void look_at_card(const struct library *nvml, uint32_t index, struct ct_nvml_card *ret_card)
+static void probe_card(const struct library *nvml, uint32_t index, struct ct_nvml_card *ret_card)
 {
     device handle;
 
@@ -220,7 +220,7 @@ int ct_nvml_query(const char *library, const struct ct_nvml_callbacks *callbacks
         version[0] = '\0';
     callbacks->on_driver(callbacks->context, version, count);
     for (uint32_t i = 0; i < count; i++) {
-        look_at_card(&nvml, i, &card);
+        probe_card(&nvml, i, &card);
         callbacks->on_card(callbacks->context, &card);
     }
     (void)nvml.shutdown();

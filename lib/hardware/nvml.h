@@ -6,7 +6,7 @@
  *   watch:  nvmlInit_v2 -> each GPU: id, its events -> wait for an Xid, and for the next one
  *
  * Any of these calls may hang for ever in a faulty driver, in an uninterruptible wait: call
- * ct_nvml_query and ct_nvml_watch in a process that nobody has to wait for (nvml_probe_uv.h). */
+ * ct_nvml_query and ct_nvml_watch in a process whose end is not awaited (nvml_probe_uv.h). */
 #ifndef CT_HARDWARE_NVML_H
 #define CT_HARDWARE_NVML_H
 
@@ -99,14 +99,14 @@ struct ct_nvml_xid {
     uint32_t instance; /* the GPU instance it happened in; CT_NVML_ALL: no part of the card */
 };
 
-/* Load `library` and wait for the Xids of all cards, those that come from now on. Each is given to
- * `on_xid` until that returns false: 0. Does not return otherwise, but with a sentence for
- * CT_ENOTFOUND where nothing can be waited for (no such library, an older one, one that does not
- * start, cards that tell no events) and CT_EUNAVAILABLE when NVML cannot wait any longer. */
+/* Load `library` and wait for new Xids of all cards. Calls `on_xid` with each until that returns
+ * false, then returns 0. Otherwise returns only on an error: CT_ENOTFOUND where events are not
+ * supported (no such library, an older one, one that does not start, cards without events),
+ * CT_EUNAVAILABLE when NVML cannot wait any longer, each with the sentence. */
 int ct_nvml_watch(const char *library, bool (*on_xid)(void *context, const struct ct_nvml_xid *xid),
                   void *context, struct ct_error *err);
 
-/* What a result means, "the GPU is lost". */
+/* Return the meaning of a result, "the GPU is lost". */
 const char *ct_nvml_text(int32_t result);
 
 #endif

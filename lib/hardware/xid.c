@@ -71,7 +71,7 @@ void ct_xid_print(struct ct_buf *to, const struct ct_nvml_xid *xid)
     (void)ct_buf_printf(to, ",\"instance\":%" JSON_INTEGER_FORMAT "}\n", signed_of(xid->instance));
 }
 
-static int take(const json_t *record, struct ct_nvml_xid *ret_xid, struct ct_error *err)
+static int parse(const json_t *record, struct ct_nvml_xid *ret_xid, struct ct_error *err)
 {
     const json_t *absent = json_object_get(record, "absent");
     const json_t *error = absent != NULL ? absent : json_object_get(record, "error");
@@ -93,10 +93,10 @@ static int take(const json_t *record, struct ct_nvml_xid *ret_xid, struct ct_err
     return 0;
 }
 
-int ct_xid_take(const char *line, struct ct_nvml_xid *ret_xid, struct ct_error *err)
+int ct_xid_parse(const char *line, struct ct_nvml_xid *ret_xid, struct ct_error *err)
 {
     json_t *record = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
-    int rc = json_is_object(record) ? take(record, ret_xid, err) : CT_EPROTOCOL;
+    int rc = json_is_object(record) ? parse(record, ret_xid, err) : CT_EPROTOCOL;
 
     json_decref(record);
     return rc;
@@ -122,7 +122,7 @@ bool ct_xids_add(struct ct_xids *xids, const struct ct_nvml_xid *xid)
 
 /* ---- words ---------------------------------------------------------------------------------- */
 
-void ct_xid_tell(const struct ct_nvml_xid *xid, struct ct_buf *to)
+void ct_xid_describe(const struct ct_nvml_xid *xid, struct ct_buf *to)
 {
     char name[160] = "a GPU that NVML does not name";
 
@@ -146,7 +146,7 @@ void ct_xids_explain(const struct ct_xids *xids, const struct ct_health_scope *s
             is_first = is_first && !is_of_same(&xids->at[before], first);
         if (!is_first || !ct_health_means(scope, &first->card))
             continue;
-        ct_xid_tell(first, to);
+        ct_xid_describe(first, to);
         for (uint32_t next = i + 1; next < xids->count; next++)
             if (is_of_same(&xids->at[next], first)) {
                 (void)ct_buf_printf(to, "%s %" PRIu64, between, xids->at[next].number);

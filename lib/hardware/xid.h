@@ -15,7 +15,8 @@
 
 enum { CT_XIDS_MAX = 64 };
 
-/* What came in one round, in that order, each number of a GPU once; more are not kept. */
+/* The Xids of one round in the order of arrival, each number of a GPU once; further ones are
+ * dropped. */
 struct ct_xids {
     struct ct_nvml_xid at[CT_XIDS_MAX];
     uint32_t count;
@@ -24,18 +25,18 @@ struct ct_xids {
 /* Append a record. */
 void ct_xid_print(struct ct_buf *to, const struct ct_nvml_xid *xid);
 
-/* Read a record, without its newline. 0: an Xid; CT_EUNAVAILABLE or CT_ENOTFOUND (nobody could be
- * asked) with the sentence of an end; CT_EPROTOCOL for what is none. */
-int ct_xid_take(const char *line, struct ct_nvml_xid *ret_xid, struct ct_error *err);
+/* Read a record, without its newline. 0: an Xid; CT_EUNAVAILABLE or CT_ENOTFOUND (events are not
+ * supported) with the sentence of an end; CT_EPROTOCOL for an invalid record. */
+int ct_xid_parse(const char *line, struct ct_nvml_xid *ret_xid, struct ct_error *err);
 
 /* Keep it; false when it is known already, or one too many. */
 bool ct_xids_add(struct ct_xids *xids, const struct ct_nvml_xid *xid);
 
-/* Append what it means and what to do, in one sentence without end. */
-void ct_xid_tell(const struct ct_nvml_xid *xid, struct ct_buf *to);
+/* Append its meaning and the remedy, as a sentence without a full stop. */
+void ct_xid_describe(const struct ct_nvml_xid *xid, struct ct_buf *to);
 
-/* Append what is known of the GPUs in the scope, for the report of a worker that failed on them: a
- * line a GPU, with its first Xid, which the others follow from as a rule. */
+/* Append the Xids of the GPUs in the scope, for the report of a worker that failed on them: a line
+ * a GPU, with its first Xid, which as a rule caused the others. */
 void ct_xids_explain(const struct ct_xids *xids, const struct ct_health_scope *scope,
                      struct ct_buf *to);
 

@@ -53,7 +53,7 @@ int ct_calls_add(struct ct_calls *calls, const struct ct_call *call, uint64_t *r
     return 0;
 }
 
-bool ct_calls_take(struct ct_calls *calls, uint64_t number, struct ct_call *ret_call)
+bool ct_calls_remove(struct ct_calls *calls, uint64_t number, struct ct_call *ret_call)
 {
     uint32_t at = (uint32_t)number;
 

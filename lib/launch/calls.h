@@ -3,7 +3,7 @@
  * The agent sends all its workers' requests over one link, under numbers of its own, and must
  * return each answer to its worker with the worker's number. A worker of an older round gets no
  * answer any more. A number is used once: a late answer to a request that was given up when its
- * round ended belongs to nobody. One thread; grows to CT_CALLS_MAX open requests. */
+ * round ended is dropped. One thread; grows to CT_CALLS_MAX open requests. */
 #ifndef CT_LAUNCH_CALLS_H
 #define CT_LAUNCH_CALLS_H
 
@@ -19,7 +19,7 @@ struct ct_call {
     uint64_t generation; /* of the worker's round */
 };
 
-/* Its low half says where it lies, its high half how many came before it. */
+/* Low half: the index of its slot; high half: the number of calls before it. */
 struct ct_call_place {
     struct ct_call call;
     uint64_t number;
@@ -39,7 +39,7 @@ void ct_calls_deinit(struct ct_calls *calls);
 /* Remember `call`; its number. 0, CT_ELIMIT when too many are open, CT_ENOMEM. */
 int ct_calls_add(struct ct_calls *calls, const struct ct_call *call, uint64_t *ret_number);
 
-/* Forget number `number` and give back what it was; false when it is not open. */
-bool ct_calls_take(struct ct_calls *calls, uint64_t number, struct ct_call *ret_call);
+/* Remove call `number` and return it; false when it is not open. */
+bool ct_calls_remove(struct ct_calls *calls, uint64_t number, struct ct_call *ret_call);
 
 #endif

@@ -1,6 +1,6 @@
 /* A cgroup for the descendants of workers: all its processes can be ended at once, including those
  * that have left their worker's process group. It needs a cgroup2 tree in which this user may make
- * groups, and Linux 5.14; without these there is none, and nothing depends on it.
+ * groups, and Linux 5.14; it is optional: without these, none is made.
  *
  *     MOUNT/OWN_GROUP/ctrun-PID-XXXX       below the group of ctrun, whose limits go on to count */
 #ifndef CT_LAUNCH_CGROUP_H
@@ -14,8 +14,8 @@ struct ct_cgroup {
     char path[PATH_MAX]; /* "": there is none */
 };
 
-/* Where cgroup2 is mounted, and in which of its groups this process is: their path together, as
- * the files under `root` ("" for the machine itself) tell. False when there is none. */
+/* Return the path of this process's cgroup2 group, mount point included, from the files under
+ * `root` ("" for the machine itself). False if there is none. */
 bool ct_cgroup_own(const char *root, char path[PATH_MAX]);
 
 /* Make a group in the group `own`. False when that is not allowed. */
@@ -24,7 +24,7 @@ bool ct_cgroup_make(struct ct_cgroup *group, const char *own);
 /* Move a process into it; the first time may take tens of milliseconds. */
 bool ct_cgroup_add(const struct ct_cgroup *group, pid_t pid);
 
-/* SIGKILL to all that is in it. */
+/* Send SIGKILL to all its processes. */
 void ct_cgroup_kill(const struct ct_cgroup *group);
 
 /* Remove it; false while something is in it. */

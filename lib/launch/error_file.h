@@ -7,8 +7,8 @@
  *                  "errorCode": 1}}
  *     {"message": "no such layer", "timestamp": 1790000000}                   the short shape
  *
- * errorCode is there when a launcher passed the file on. Other members are ignored. Pure:
- * text in, text out. */
+ * errorCode is present when a launcher forwarded the file. Other members are ignored. Pure: text
+ * in, text out. */
 #ifndef CT_LAUNCH_ERROR_FILE_H
 #define CT_LAUNCH_ERROR_FILE_H
 
@@ -28,8 +28,8 @@ struct ct_error_file {
     int64_t error_code;    /* -1: not said */
 };
 
-/* Read one of the two shapes; the strings lie in the arena. 0; CT_EDATA with a sentence for what is
- * neither; CT_ELIMIT for too much; CT_ENOMEM. */
+/* Parse either shape; the strings lie in the arena. 0; CT_EDATA with the sentence for other
+ * contents; CT_ELIMIT above a limit; CT_ENOMEM. */
 int ct_error_file_parse(const char *json, size_t size, struct ct_arena *arena,
                         struct ct_error_file *ret_file, struct ct_error *err);
 

@@ -11,10 +11,10 @@ struct ct_error_note {
     int64_t time_ms; /* when the error happened, since 1970 */
 };
 
-/* Read the error file `path`; strings lie in `arena`. The moment is the file's own time stamp of
- * its last change where that falls into the second that the text tells, else the start of that
- * second. False when there is none, or (for `*why`) it is no plain file, unreadable, or not one:
- * links are not followed, pipes not waited for. */
+/* Read the error file `path`; strings lie in `arena`. The time is the file's modification time if
+ * that falls into the second of the text's time stamp, else the start of that second. False when
+ * there is no file, or (with `*why`) it is not a regular file, unreadable, or no error file; links
+ * are not followed, pipes not opened. */
 bool ct_error_note_read(const char *path, struct ct_arena *arena, struct ct_error_note *ret_note,
                         struct ct_error *why);
 

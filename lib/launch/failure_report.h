@@ -30,16 +30,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of two failures, is the first one the cause? The earlier is; of one moment, the likelier cause
- * (ct_exit_blame). False when nothing tells them apart. */
+/* Return whether the first of two failures is the cause: the earlier one, or at the same time the
+ * likelier cause (ct_exit_blame). False when neither is. */
 bool ct_failure_precedes(int64_t a_ms, struct ct_exit a, int64_t b_ms, struct ct_exit b);
 
 /* Append the table for the program `entry_point`; `first` is the cause among `failures`. */
 void ct_report_print(const char *entry_point, const struct ct_worker_failure *failures,
                      size_t count, size_t first, struct ct_buf *to);
 
-/* What an error file says about this failure, for those who read such files: its message is the
- * last line of the text, or how the worker ended. */
+/* Convert the failure to an error file: its message is the last line of the text, or else the
+ * worker's end. */
 struct ct_error_file ct_report_error_file(const struct ct_wire_failure *failure,
                                           struct ct_arena *arena);
 

@@ -27,7 +27,7 @@
 #include <unistd.h>
 
 enum {
-    SETTLED_MS = 50, /* workers that end sooner are not worth a move between control groups */
+    SHORT_LIVED_MS = 50, /* workers that end sooner are not worth a move between control groups */
     REMOVE_TRIES = 200,
     REMOVE_PAUSE_MS = 10,
     STRAYS_MS = 2000,
@@ -37,7 +37,7 @@ enum {
 
 struct ct_guard_table {
     _Atomic(pid_t) workers[CT_GUARD_WORKERS]; /* process groups, 0 for none */
-    _Atomic(uint64_t) heard_ms[SIGNALS];      /* when the guard got that signal; 0: not, or told */
+    _Atomic(uint64_t) received_ms[SIGNALS];   /* when the guard got that signal; 0: not, or told */
     atomic_bool orderly;                      /* the agent sees to its own files */
 };
 
@@ -55,12 +55,12 @@ void ct_guard_notify(const struct ct_guard *guard)
         (void)send(guard->link, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-bool ct_guard_heard(const struct ct_guard *guard, int signal)
+bool ct_guard_received(const struct ct_guard *guard, int signal)
 {
     if (guard->link < 0 || signal <= 0 || signal >= SIGNALS)
         return false;
-    uint64_t heard_ms = atomic_exchange(&guard->table->heard_ms[signal], 0);
-    return heard_ms != 0 && ct_clock_mono_ms(&ct_clock_system) - heard_ms <= FRESH_MS;
+    uint64_t received_ms = atomic_exchange(&guard->table->received_ms[signal], 0);
+    return received_ms != 0 && ct_clock_mono_ms(&ct_clock_system) - received_ms <= FRESH_MS;
 }
 
 struct ct_exit ct_guard_bury(struct ct_guard *guard)
@@ -137,13 +137,14 @@ static bool is_above_agent(const struct watch *watch, pid_t pid)
     return above == pid;
 }
 
-static void hear(struct watch *watch)
+static void receive_signal(struct watch *watch)
 {
     struct signalfd_siginfo info;
 
     if (read(watch->signals, &info, sizeof info) == (ssize_t)sizeof info &&
         info.ssi_signo < SIGNALS && is_above_agent(watch, (pid_t)info.ssi_pid))
-        atomic_store(&watch->table->heard_ms[info.ssi_signo], ct_clock_mono_ms(&ct_clock_system));
+        atomic_store(&watch->table->received_ms[info.ssi_signo],
+                     ct_clock_mono_ms(&ct_clock_system));
 }
 
 /* Until the agent is gone. */
@@ -155,12 +156,12 @@ static void listen_to_agent(struct watch *watch)
     for (;;) {
         struct pollfd from[] = {{.fd = watch->link, .events = POLLIN},
                                 {.fd = watch->signals, .events = POLLIN}};
-        int ready = poll(from, CT_COUNT(from), is_due ? SETTLED_MS : -1);
+        int ready = poll(from, CT_COUNT(from), is_due ? SHORT_LIVED_MS : -1);
 
         if (ready == 0)
             move_workers(watch);
         else if (ready > 0 && from[1].revents != 0)
-            hear(watch);
+            receive_signal(watch);
         else if (ready > 0 && recv(watch->link, &look, 1, 0) <= 0)
             return;
         is_due = ready != 0;

@@ -43,18 +43,18 @@ struct ct_guard {
  * `folder` (an absolute path, "": none) is removed when the agent ends without ct_guard_stop. */
 void ct_guard_start(struct ct_guard *guard, const char *folder);
 
-/* The process of a worker; 0 when nothing of it runs any more. */
+/* Set the process of a worker; 0 when none of its processes runs any more. */
 void ct_guard_set(const struct ct_guard *guard, uint32_t local_rank, pid_t pid);
 
-/* New workers are in the table. */
+/* Notify the guard of new workers in the table. */
 void ct_guard_notify(const struct ct_guard *guard);
 
-/* Has the guard itself got this signal within the last second, from a process that the agent
- * descends from (or one that cannot be seen)? Each one is answered once. */
-bool ct_guard_heard(const struct ct_guard *guard, int signal);
+/* Return whether the guard itself has received this signal within the last second, from an ancestor
+ * of the agent (or an invisible process). Each signal is reported once. */
+bool ct_guard_received(const struct ct_guard *guard, int signal);
 
-/* It has closed its end of `link` (which then can be read): take leave of it, and say how it ended.
- * There is no guard any more. `link` is closed and must not be in a loop. */
+/* Reap a guard that has closed its end of `link` (which then is readable), and return its exit.
+ * `link` is closed and must not be in a loop. */
 struct ct_exit ct_guard_bury(struct ct_guard *guard);
 
 /* Let it do its work, and wait for its end. */

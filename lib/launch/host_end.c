@@ -3,11 +3,11 @@
 
 enum ct_host_end ct_host_next(const struct ct_host_view *view)
 {
-    if (view->alone || view->hurry)
+    if (view->alone || view->forced)
         return CT_HOST_CLOSE;
     if (view->released && view->jobs > 0)
         return CT_HOST_STAY;
-    return view->links > 0 && view->waited_ms <= CT_HOST_LINGER_MS ? CT_HOST_LINGER : CT_HOST_CLOSE;
+    return view->links > 0 && view->waited_ms <= CT_HOST_WAIT_MS ? CT_HOST_WAIT : CT_HOST_CLOSE;
 }
 
 bool ct_host_boundary_comes(bool connected, bool lives_on)

@@ -1,8 +1,8 @@
-/* When the node that hosts the rendezvous may end, its own workers being gone: others learn from it
+/* Decides when the node that hosts the rendezvous may end after its workers: others learn from it
  * that the job is over, and a job that continues without this node's workers still needs it.
  *
  *   released, the job runs  STAY    without workers, until the job is over
- *   else, others connected  LINGER  so that they learn it, for at most CT_HOST_LINGER_MS
+ *   else, others connected  WAIT    so that they learn it, for at most CT_HOST_WAIT_MS
  *   else                    CLOSE
  *
  * Pure. */
@@ -13,13 +13,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CT_HOST_LINGER_MS = 2000 }; /* a lost node never leaves */
+enum { CT_HOST_WAIT_MS = 2000 }; /* a lost node never leaves */
 
-enum ct_host_end { CT_HOST_CLOSE, CT_HOST_LINGER, CT_HOST_STAY };
+enum ct_host_end { CT_HOST_CLOSE, CT_HOST_WAIT, CT_HOST_STAY };
 
 struct ct_host_view {
     bool alone;         /* the job has no other nodes */
-    bool hurry;         /* somebody insists on the end */
+    bool forced;        /* somebody insists on the end */
     bool released;      /* this node has left a job that goes on */
     size_t jobs;        /* that are not over and have nodes, connected or not */
     size_t links;       /* connections of other nodes, and of commands */
@@ -28,8 +28,8 @@ struct ct_host_view {
 
 enum ct_host_end ct_host_next(const struct ct_host_view *view);
 
-/* May a node that is told to leave wait for the step boundary at which it would? The rendezvous
- * announces it, so not without one; and only workers that live on come to it. */
+/* Return whether a leaving node may wait for the next step boundary: only while connected, since
+ * the rendezvous announces it, and only with workers that survive a round. */
 bool ct_host_boundary_comes(bool connected, bool lives_on);
 
 #endif

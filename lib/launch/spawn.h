@@ -28,8 +28,8 @@ struct ct_spawn {
     const struct rlimit *files; /* how many descriptors it may have; NULL: as many as the agent */
 };
 
-/* Start it; its pid, which is its process group too. CT_ENOINPUT when the file is no program (the
- * sentence says why), CT_EOS when the system refuses another process. */
+/* Start the process; returns its pid, which is also its process group. CT_ENOINPUT when the file is
+ * no program (the sentence says why), CT_EOS when the system refuses another process. */
 int ct_spawn(const struct ct_spawn *spawn, pid_t *ret_pid, struct ct_error *err);
 
 #endif

@@ -135,7 +135,7 @@ bool ct_strays_possible(pid_t agent)
 /* ---- all of them ---------------------------------------------------------------------------- */
 
 /* Was there one? */
-static bool look_once(const char *mark, pid_t agent)
+static bool scan_once(const char *mark, pid_t agent)
 {
     static _Alignas(struct dirent64) char entries[1 << 15];
     int fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -160,7 +160,7 @@ void ct_strays_end(const char *mark, pid_t agent, uint64_t limit_ms)
 {
     uint64_t begin_ms = ct_clock_mono_ms(&ct_clock_system);
 
-    while (mark[0] != '\0' && look_once(mark, agent) &&
+    while (mark[0] != '\0' && scan_once(mark, agent) &&
            ct_clock_mono_ms(&ct_clock_system) - begin_ms < limit_ms)
         (void)poll(NULL, 0, PAUSE_MS);
 }

@@ -20,19 +20,19 @@ enum {
     CT_MARK_TEXT = 2 * CT_MARK_BYTES + 1,
 };
 
-/* A new mark, as text; "" without random bytes. */
+/* Generate a mark, as text; "" without random bytes. */
 void ct_strays_mark(char mark[CT_MARK_TEXT]);
 
-/* The parent of a process. 0: there is no such process. */
+/* Return the parent of a process, 0 if there is no such process. */
 pid_t ct_strays_parent(pid_t pid);
 
-/* May there be strays of `agent`, which lives, whose workers have ended, and to whom all that lost
- * its parent below it has come? Not when this process is its only child. */
+/* Return whether `agent`, a living subreaper whose workers have ended, may have strays: not when
+ * this process is its only child. */
 bool ct_strays_possible(pid_t agent);
 
-/* SIGKILL to the strays of `agent`, of which this process is a child or was one, until a look at
- * all processes finds none; for at most `limit_ms`. "" marks nobody. Never to this process itself.
- * Neither allocates nor logs. */
+/* Send SIGKILL to the strays of `agent`, of which this process is or was a child, until a scan of
+ * all processes finds none, for at most `limit_ms`. An empty mark matches no process. Never to this
+ * process itself. Neither allocates nor logs. */
 void ct_strays_end(const char *mark, pid_t agent, uint64_t limit_ms);
 
 #endif

@@ -7,8 +7,8 @@
  *     hint: often the out-of-memory killer; check dmesg
  *   ctrun: 2 of 2 restarts were used; exit status 137
  *
- * Each thing is said once: lines that the console has are not quoted ("see above"), and there is no
- * last line when the first one has the exit status and no restart was allowed.
+ * Each fact is reported once: lines that the console has are not quoted ("see above"), and there is
+ * no last line when the first one has the exit status and no restart was allowed.
  *
  * Pure: text from facts. */
 #ifndef CT_LAUNCH_SUMMARY_H
@@ -21,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The failure that a report is about, and what the reader is told beside. */
+/* The failure that a report is about, and the facts beside it. */
 struct ct_summary {
     struct ct_wire_failure cause; /* its error file is one that stays; its text what is quoted */
     int32_t node;                 /* its node's place in the round, -1: unknown */
@@ -29,17 +29,17 @@ struct ct_summary {
     bool seen;        /* the text stands on the same console, further up: it is not repeated */
 };
 
-/* Append who and how in one sentence without end: "rank 3 (...) exited with status 1"; `node` as
- * above. The text is not part of it, unless rank is -1: then it is the sentence. */
+/* Append the rank and its end as a sentence without a full stop: "rank 3 (...) exited with status
+ * 1"; `node` as above. The text is not part of it, unless rank is -1: then it is the sentence. */
 void ct_failure_print(const struct ct_wire_failure *failure, int32_t node, struct ct_buf *to);
 
 /* Append the whole report of a failed job, a few lines. */
 void ct_summary_failed(const char *run_id, const struct ct_summary *summary, uint32_t restarts,
                        uint32_t max_restarts, int exit_status, struct ct_buf *to);
 
-/* Append the report of a job that was stopped when a worker failed to end as it was told: `others`
- * did so as well. `checkpoint` says what there is to go on from, in a sentence without end; "" when
- * that is not known. */
+/* Append the report of a job that was stopped when a worker did not end as ordered; `others` counts
+ * further ones. `checkpoint` is a sentence without a full stop about the state to resume from; ""
+ * if unknown. */
 void ct_summary_stopped(const char *run_id, const struct ct_summary *summary, uint32_t others,
                         const char *checkpoint, int exit_status, struct ct_buf *to);
 
@@ -49,10 +49,10 @@ void ct_summary_record(uint64_t wall_ns, const struct ct_summary *summary, uint3
 void ct_summary_record_stopped(uint64_t wall_ns, const struct ct_summary *summary, uint32_t others,
                                const char *checkpoint, int exit_status, struct ct_buf *to);
 
-/* "SIGKILL" for 9; "signal 99" for one without a name, written to `room`. */
+/* Return "SIGKILL" for 9; "signal 99" for one without a name, written to `room`. */
 const char *ct_signal_name(int signal, char *room, size_t size);
 
-/* What a way to end usually means, or NULL: for the reader who sees it for the first time. */
+/* Return a hint about the usual cause of such an end, or NULL. */
 const char *ct_failure_hint(const struct ct_wire_failure *failure);
 
 #endif

@@ -13,7 +13,7 @@ enum {
     BLAME = CT_SUP_DO_BLAME,
     TERM = CT_SUP_DO_TERM,
     KILL = CT_SUP_DO_KILL,
-    SAY = CT_SUP_DO_SAY,
+    REPORT = CT_SUP_DO_REPORT,
     FORGET = CT_SUP_DO_FORGET,
     FINISH = CT_SUP_DO_FINISH,
 };
@@ -88,7 +88,7 @@ static const struct cell table[CT_SUP_STATES][CT_SUP_EVENTS] =
                 [CT_SUP_EMPTY] = {DONE, FINISH},
                 [CT_SUP_STOP] = {STOPPING, 0},
                 [CT_SUP_KILL] = {KILLING, KILL},
-                [CT_SUP_NOTICE] = {STOPPING, SAY},
+                [CT_SUP_NOTICE] = {STOPPING, REPORT},
                 [CT_SUP_EXPIRED] = {KILLING, KILL},
             },
         [KILLING] =
@@ -103,7 +103,7 @@ static const struct cell table[CT_SUP_STATES][CT_SUP_EVENTS] =
                 [CT_SUP_EMPTY] = {DONE, FINISH},
                 [CT_SUP_STOP] = {KILLING, 0},
                 [CT_SUP_KILL] = {KILLING, KILL},
-                [CT_SUP_NOTICE] = {KILLING, SAY},
+                [CT_SUP_NOTICE] = {KILLING, REPORT},
                 [CT_SUP_EXPIRED] = {DONE, FORGET | FINISH},
             },
 };

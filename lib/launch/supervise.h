@@ -53,14 +53,14 @@ enum ct_sup_event {
     CT_SUP_EVENTS
 };
 
-/* What to do, a set of bits; carried out in this order. */
+/* Actions, as a set of bits; carried out in this order. */
 enum ct_sup_action {
     CT_SUP_DO_SPAWN = 1 << 0,  /* start the workers, then feed STARTED or START_FAILED */
     CT_SUP_DO_SWEEP = 1 << 1,  /* SIGKILL to what is left of this worker's group */
     CT_SUP_DO_BLAME = 1 << 2,  /* this event is the root failure of the node's round */
     CT_SUP_DO_TERM = 1 << 3,   /* SIGTERM to every group */
     CT_SUP_DO_KILL = 1 << 4,   /* SIGKILL to every group */
-    CT_SUP_DO_SAY = 1 << 5,    /* tell the user what is waited for */
+    CT_SUP_DO_REPORT = 1 << 5, /* report to the user what is waited for */
     CT_SUP_DO_FORGET = 1 << 6, /* SIGKILL had no effect: leave the rest to the kernel */
     CT_SUP_DO_FINISH = 1 << 7, /* the round is over on this node */
 };
@@ -73,16 +73,16 @@ struct ct_supervise {
     uint64_t deadline_at_ms; /* UINT64_MAX: none */
 };
 
-/* `grace_ms`: from SIGTERM to SIGKILL. */
+/* Initialise; `grace_ms` is the time from SIGTERM to SIGKILL. */
 void ct_supervise_init(struct ct_supervise *sup, uint64_t grace_ms);
 
-/* One event; returns the actions. `count` is the number of workers that exist after STARTED and
- * START_FAILED, and unused otherwise. START is a bug of the caller unless the state is DONE, REFILL
- * unless it is RUNNING. */
+/* Handle one event; returns the actions. `count` is the number of workers that exist after STARTED
+ * and START_FAILED, and unused otherwise. START is a bug of the caller unless the state is DONE,
+ * REFILL unless it is RUNNING. */
 unsigned ct_supervise_step(struct ct_supervise *sup, uint64_t now_ms, enum ct_sup_event event,
                            uint32_t count);
 
-/* When to feed TICK at the latest; UINT64_MAX when nothing is timed. */
+/* Return the time at which TICK is due, in ms; UINT64_MAX if none is. */
 uint64_t ct_supervise_deadline(const struct ct_supervise *sup);
 
 #endif

@@ -27,10 +27,10 @@ const struct ct_survivor *ct_survivors_best(const struct ct_survivor *all, uint3
     return best;
 }
 
-bool ct_survivors_healed(const struct ct_survivor *all, uint32_t count, uint64_t generation)
+bool ct_survivors_recovered(const struct ct_survivor *all, uint32_t count, uint64_t generation)
 {
     for (uint32_t i = 0; i < count; i++)
-        if (all[i].healed < generation)
+        if (all[i].recovered < generation)
             return false;
     return true;
 }

@@ -50,7 +50,7 @@ struct ct_worker_env {
 void ct_worker_env_ranks(struct ct_worker_env *env, const struct ct_env_node *nodes, uint32_t count,
                          uint32_t node, uint32_t local_rank);
 
-/* The whole environment: `parent` (a NULL-terminated list) with the variables of `env` on top. The
+/* Build the environment: `parent` (a NULL-terminated list) with the variables of `env` on top. The
  * list and the new strings live in `arena`, unchanged strings stay where they are. NULL without
  * memory. */
 char **ct_worker_env_build(struct ct_arena *arena, const struct ct_worker_env *env,

@@ -1,5 +1,5 @@
-/* A worker's bad end as its own node knows it: the record that goes to all others (wire/failure.h),
- * and what only this node can use. */
+/* A worker's bad end as its own node knows it: the record that is sent to all others
+ * (wire/failure.h), and facts of use to this node only. */
 #ifndef CT_LAUNCH_WORKER_FAILURE_H
 #define CT_LAUNCH_WORKER_FAILURE_H
 

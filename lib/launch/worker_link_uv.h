@@ -18,24 +18,24 @@ struct ct_worker_link_callbacks {
     uint32_t worker; /* given back to the callbacks */
     /* A message; its strings live until the callback returns. */
     void (*on_message)(void *context, uint32_t worker, const struct ct_message *message);
-    /* The worker broke the protocol, or reads nothing while much is sent: the link is closed. */
+    /* The worker broke the protocol, or does not read while much is sent: the link is closed. */
     void (*on_broken)(void *context, uint32_t worker, const struct ct_error *error);
 };
 
-/* A new link; `*ret_fd` is the worker's end, the caller's to close. CT_EOS, CT_ENOMEM. */
+/* Create a new link; `*ret_fd` is the worker's end, the caller's to close. CT_EOS, CT_ENOMEM. */
 int ct_worker_link_new(struct ct_worker_link **ret_link, uv_loop_t *loop,
                        const struct ct_worker_link_callbacks *callbacks, int *ret_fd,
                        struct ct_error *err);
 
-/* Send a message; nothing happens on a closed link. Beyond CT_LINK_QUEUE bytes unread by the worker
- * the link breaks. */
+/* Send a message; a no-op on a closed link. Beyond CT_LINK_QUEUE bytes unread by the worker the
+ * link breaks. */
 enum { CT_LINK_QUEUE = 32 << 20 };
 void ct_worker_link_send(struct ct_worker_link *link, const struct ct_message *message);
 
-/* Deliver what has arrived by now: the worker has ended. */
+/* Deliver the messages that arrived before the worker's end. */
 void ct_worker_link_drain(struct ct_worker_link *link);
 
-/* Close and free it; NULL is fine. No callback comes any more. */
+/* Close and free it; NULL is ignored. No callback comes any more. */
 void ct_worker_link_free(struct ct_worker_link *link);
 
 #endif

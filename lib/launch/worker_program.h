@@ -45,15 +45,15 @@ struct ct_program {
 int ct_program_decide(const struct ct_program_request *request, struct ct_arena *arena,
                       struct ct_program *ret_program, struct ct_error *err);
 
-/* Whether a name without a slash, which can only be a file here, is one that can be executed: for a
- * job that will be started later from here. Other names may mean something else there: 0. */
+/* Check that a name without a slash, which can only be a file here, is executable, for a job that
+ * is started later from here. Other names may resolve differently there: 0. */
 int ct_program_check_name(const struct ct_program_request *request, struct ct_arena *arena,
                           struct ct_error *err);
 
-/* The command line of one worker: words that name the macro ${local_rank} (or $local_rank) get its
- * number there, as with torchrun, and "$$" in such words becomes "$". Other words stay as they are,
- * unless all are templates. A trainer's words never change. *ret_argv is NULL when the program's
- * own will do. 0 or CT_ENOMEM. */
+/* Return the command line of one worker: the macro ${local_rank} (or $local_rank) is replaced in
+ * its arguments, as with torchrun, and "$$" in such arguments becomes "$". Other arguments stay as
+ * they are, unless all are templates. A trainer's arguments never change. *ret_argv is NULL when
+ * the program's own can be used. 0 or CT_ENOMEM. */
 int ct_program_argv(const struct ct_program *program, uint32_t local_rank, struct ct_arena *arena,
                     char *const **ret_argv);
 

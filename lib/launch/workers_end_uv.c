@@ -70,7 +70,7 @@ static struct verdict find_first(struct ct_workers *workers, struct worker *work
         struct worker *other = &workers->all[i];
         struct verdict verdict;
 
-        if (other == worker || other->settled || other->dismissed || other->pid == 0 ||
+        if (other == worker || other->reported || other->dismissed || other->pid == 0 ||
             (other->ended && ct_exit_ok(other->end)))
             continue;
         verdict = examine(other, arena);
@@ -101,8 +101,8 @@ static bool is_printed(struct ct_workers *workers, const char *sentence)
     return found;
 }
 
-static void tell(struct ct_workers *workers, const struct verdict *verdict,
-                 void (*callback)(void *context, const struct ct_worker_failure *failure))
+static void report(struct ct_workers *workers, const struct verdict *verdict,
+                   void (*callback)(void *context, const struct ct_worker_failure *failure))
 {
     const struct worker *worker = verdict->worker;
     uint32_t local_rank = (uint32_t)(worker - workers->all);
@@ -153,18 +153,18 @@ void ct_workers_blame(struct ct_workers *workers, struct worker *worker)
         ct_outputs_drain(workers->outputs, (uint32_t)(first.worker - workers->all));
         ct_worker_link_drain(first.worker->link);
     }
-    tell(workers, &first, workers->callbacks.on_failure);
+    report(workers, &first, workers->callbacks.on_failure);
     ct_arena_deinit(&arena);
 }
 
 /* A bad end that is not the first. */
-static void tell_casualty(struct ct_workers *workers, struct worker *worker)
+static void report_casualty(struct ct_workers *workers, struct worker *worker)
 {
     struct ct_arena arena;
 
     ct_arena_init(&arena, NOTES_BYTES);
     const struct verdict verdict = examine(worker, &arena);
-    tell(workers, &verdict, workers->callbacks.on_casualty);
+    report(workers, &verdict, workers->callbacks.on_casualty);
     ct_arena_deinit(&arena);
 }
 
@@ -204,7 +204,7 @@ static struct worker *next_ended(struct ct_workers *workers)
     for (uint32_t i = 0; i < workers->count; i++) {
         struct worker *worker = &workers->all[i];
 
-        if (worker->ended && !worker->settled &&
+        if (worker->ended && !worker->reported &&
             (best == NULL || ct_exit_blame(worker->end) > ct_exit_blame(best->end)))
             best = worker;
     }
@@ -228,12 +228,12 @@ static enum ct_sup_event end_event(const struct ct_workers *workers, const struc
     return CT_SUP_EXIT_BAD;
 }
 
-static void settle(struct ct_workers *workers, struct worker *worker)
+static void finish(struct ct_workers *workers, struct worker *worker)
 {
     uint32_t local_rank = (uint32_t)(worker - workers->all);
     bool swept = workers->sup.state == CT_SUP_RUNNING;
 
-    worker->settled = true;
+    worker->reported = true;
     ct_outputs_drain(workers->outputs, local_rank);
     ct_worker_link_drain(worker->link);
     if (!ct_exit_ok(worker->end))
@@ -242,7 +242,7 @@ static void settle(struct ct_workers *workers, struct worker *worker)
     if (swept)
         ct_workers_set_gone(workers, worker);
     if (!ct_exit_ok(worker->end) && !worker->dismissed && !worker->blamed)
-        tell_casualty(workers, worker);
+        report_casualty(workers, worker);
     workers->callbacks.on_left(workers->callbacks.context, local_rank);
 }
 
@@ -253,7 +253,7 @@ void ct_workers_count_gone(struct ct_workers *workers)
     for (uint32_t i = 0; i < workers->count; i++) {
         struct worker *worker = &workers->all[i];
 
-        if (worker->settled && !worker->gone && is_gone(workers, worker))
+        if (worker->reported && !worker->gone && is_gone(workers, worker))
             ct_workers_set_gone(workers, worker);
         alive += worker->pid > 0 && !worker->gone;
     }
@@ -267,6 +267,6 @@ void ct_workers_reap(struct ct_workers *workers)
 
     collect(workers);
     while ((worker = next_ended(workers)) != NULL)
-        settle(workers, worker);
+        finish(workers, worker);
     ct_workers_count_gone(workers);
 }

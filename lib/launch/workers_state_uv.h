@@ -13,7 +13,7 @@ struct worker {
     uint32_t rank;
     pid_t pid; /* and process group; 0: not started */
     bool ended;
-    bool settled; /* the end was told to the supervisor */
+    bool reported; /* the end was told to the supervisor */
     bool gone;
     bool kept;      /* lives on without others */
     bool dismissed; /* its end is no failure */
@@ -52,22 +52,22 @@ struct ct_workers {
     void *freed_context;
 };
 
-/* workers_uv.c: nothing of a worker runs any more. */
+/* workers_uv.c: mark a worker of which no process runs any more. */
 void ct_workers_set_gone(const struct ct_workers *workers, struct worker *worker);
 
-/* workers_uv.c: feed the supervisor, carry out what it says. */
+/* workers_uv.c: feed the supervisor and carry out its actions. */
 void ct_workers_step(struct ct_workers *workers, enum ct_sup_event event, struct worker *worker);
 
-/* workers_end_uv.c: the time since 1970. */
+/* workers_end_uv.c: return the time since 1970 in ms. */
 int64_t ct_workers_now_ms(void);
 
-/* workers_end_uv.c: tell who is to blame for the end that this worker's was the first sign of. */
+/* workers_end_uv.c: report the root failure of the end that this worker's was the first sign of. */
 void ct_workers_blame(struct ct_workers *workers, struct worker *worker);
 
-/* workers_end_uv.c: SIGCHLD came. */
+/* workers_end_uv.c: handle SIGCHLD. */
 void ct_workers_reap(struct ct_workers *workers);
 
-/* workers_end_uv.c: tell the supervisor whose process groups are empty by now. */
+/* workers_end_uv.c: report the empty process groups to the supervisor. */
 void ct_workers_count_gone(struct ct_workers *workers);
 
 #endif

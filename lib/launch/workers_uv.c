@@ -82,7 +82,7 @@ static void arm(struct ct_workers *workers)
 }
 
 /* "waiting for rank 1 (pid 4711) and 2 others to end after SIGTERM; SIGKILL in 9 s" */
-static void say(struct ct_workers *workers)
+static void report_waiting(struct ct_workers *workers)
 {
     const struct ct_supervise *sup = &workers->sup;
     const struct worker *first = NULL;
@@ -155,8 +155,8 @@ static void act(struct ct_workers *workers, unsigned actions, struct worker *wor
         terminate(workers);
     if (actions & CT_SUP_DO_KILL)
         kill_all(workers);
-    if (actions & CT_SUP_DO_SAY)
-        say(workers);
+    if (actions & CT_SUP_DO_REPORT)
+        report_waiting(workers);
     arm(workers);
     if (actions & CT_SUP_DO_FINISH)
         finish(workers);
@@ -212,7 +212,7 @@ static void on_link_broken(void *context, uint32_t local_rank, const struct ct_e
 {
     struct ct_workers *workers = context;
 
-    ct_log_event(ct_console_told(workers->console), CT_LOG_WARN, "worker_link",
+    ct_log_event(ct_console_report_log(workers->console), CT_LOG_WARN, "worker_link",
                  "the control link of rank %u is closed, the worker goes on without: %s",
                  workers->all[local_rank].rank, error->text);
 }
@@ -330,7 +330,7 @@ int ct_workers_refill(struct ct_workers *workers, const struct ct_workers_round 
     for (uint32_t i = 0; i < workers->count; i++) {
         struct worker *worker = &workers->all[i];
 
-        if (worker->settled) {
+        if (worker->reported) {
             clear(workers, i);
             continue;
         }
@@ -352,7 +352,7 @@ void ct_workers_keep(struct ct_workers *workers, uint32_t local_rank)
 bool ct_workers_alive(const struct ct_workers *workers, uint32_t local_rank)
 {
     return local_rank < workers->count && workers->all[local_rank].pid > 0 &&
-           !workers->all[local_rank].settled;
+           !workers->all[local_rank].reported;
 }
 
 void ct_workers_dismiss(struct ct_workers *workers, uint32_t local_rank)

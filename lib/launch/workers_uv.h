@@ -36,7 +36,7 @@
 /* How many of a worker's last lines go into a failure. */
 enum { CT_WORKER_LINES = 20 };
 
-/* What differs from worker to worker. */
+/* The settings that differ from worker to worker. */
 struct ct_worker_spec {
     uint32_t rank;
     struct ct_lines_origin origin; /* of its lines */
@@ -57,8 +57,8 @@ struct ct_workers_round {
     const struct ct_worker_spec *specs; /* of each local rank */
 };
 
-/* Failures are told without the host, and whether they are fatal. Their strings live until the
- * callback returns. */
+/* Failures are reported without the host and without `fatal`. Their strings live until the callback
+ * returns. */
 struct ct_workers_callbacks {
     void *context;
     void (*on_message)(void *context, uint32_t local_rank, const struct ct_message *message);
@@ -80,10 +80,11 @@ struct ct_workers;
 struct ct_workers *ct_workers_new(uv_loop_t *loop, struct ct_console *console, uint64_t grace_ms,
                                   const struct ct_workers_callbacks *callbacks);
 
-/* Their log files: what was given up so far, and to be flushed before the end. */
+/* Return their log files: for losses so far, and to be flushed before the end. */
 struct ct_log_files *ct_workers_files(const struct ct_workers *workers);
 
-/* From now on this guard (NULL: none) is told of every worker; it must outlive them. */
+/* Set the guard (NULL: none) to which every worker is reported from now on; it must outlive
+ * them. */
 void ct_workers_guard(struct ct_workers *workers, const struct ct_guard *guard);
 
 /* Start a round; only when none runs. Everything in `round` is copied or used up. 0, or the error
@@ -92,26 +93,27 @@ void ct_workers_guard(struct ct_workers *workers, const struct ct_guard *guard);
 int ct_workers_start(struct ct_workers *workers, const struct ct_workers_round *round,
                      uint32_t *ret_failed, struct ct_error *err);
 
-/* Another round for the workers that live on; those that are missing are started. Only while a
- * worker runs and none is being stopped. As ct_workers_start otherwise. */
+/* Start another round for the workers that live on; missing ones are started. Only while a worker
+ * runs and none is being stopped. Otherwise as ct_workers_start. */
 int ct_workers_refill(struct ct_workers *workers, const struct ct_workers_round *round,
                       uint32_t *ret_failed, struct ct_error *err);
 
-/* This worker can live on without others: while it runs, nobody is stopped for a lost one. */
+/* Mark a worker as able to survive the loss of others: while it runs, no worker is stopped for a
+ * lost one. */
 void ct_workers_keep(struct ct_workers *workers, uint32_t local_rank);
 
-/* Look at once whether somebody has ended; there is a hint. The callbacks come from inside. */
+/* Check at once whether a worker has ended. The callbacks are called from inside. */
 void ct_workers_poll(struct ct_workers *workers);
 
-/* SIGKILL to one worker; its end is nobody's failure. Nothing when it has ended. */
+/* Send SIGKILL to one worker, whose end is no failure. A no-op when it has ended. */
 void ct_workers_dismiss(struct ct_workers *workers, uint32_t local_rank);
 
-/* SIGKILL to one worker, whose end is a failure with this error: it hangs, say. Nothing when it has
- * ended. */
+/* Send SIGKILL to one worker, whose end is a failure with this error (a hang, for example). A no-op
+ * when it has ended. */
 void ct_workers_condemn(struct ct_workers *workers, uint32_t local_rank,
                         const struct ct_error *error);
 
-/* What this worker writes of itself; NULL when it has ended. */
+/* Return the worker's record, NULL when it has ended. */
 const struct ct_worker_record *ct_workers_record(const struct ct_workers *workers,
                                                  uint32_t local_rank);
 
@@ -124,42 +126,42 @@ struct ct_worker_trace {
     struct ct_exit end;
 };
 
-/* False: there is none. */
+/* Return a worker's trace; false if none. */
 bool ct_workers_trace(const struct ct_workers *workers, uint32_t local_rank,
                       struct ct_worker_trace *ret_trace);
 
-/* Its process; 0 when it has ended. */
+/* Return its process, 0 when it has ended. */
 pid_t ct_workers_pid(const struct ct_workers *workers, uint32_t local_rank);
 
-/* Does its output wait for a slow console or disk? Then so does it, in write(2). */
+/* Return whether its output is held up by a slow console or disk, so that it waits in write(2). */
 bool ct_workers_held(const struct ct_workers *workers, uint32_t local_rank);
 
-/* Does this worker's process run? */
+/* Return whether this worker's process runs. */
 bool ct_workers_alive(const struct ct_workers *workers, uint32_t local_rank);
 
-/* Are they being stopped? */
+/* Return whether they are being stopped. */
 bool ct_workers_stopping(const struct ct_workers *workers);
 
-/* Is a process of the round alive, or on_finished still to come? */
+/* Return whether a process of the round is alive, or on_finished still to come. */
 bool ct_workers_running(const struct ct_workers *workers);
 
-/* End them: native workers are told, `signal` (SIGTERM, as a rule; 0: they have got one from
- * somebody else), after the grace SIGKILL. Nothing without a round, or when they are being stopped
- * already. */
+/* Stop the workers: a message to native ones, `signal` (mostly SIGTERM; 0: they have received one
+ * already), and SIGKILL after the grace period. A no-op without a round, or when they are being
+ * stopped already. */
 void ct_workers_stop(struct ct_workers *workers, int signal);
 
-/* Pass a signal on to each worker's own process; what it started gets none, it may not know the
- * signal and die of it. How many got it. */
+/* Forward a signal to each worker's own process; its children get none, since they might not handle
+ * it and die. Returns the number of workers that received it. */
 uint32_t ct_workers_signal(struct ct_workers *workers, int signal);
 
-/* SIGKILL, at once. */
+/* Send SIGKILL to all at once. */
 void ct_workers_kill(struct ct_workers *workers);
 
-/* A message to one worker; dropped when it has ended. */
+/* Send a message to one worker; dropped when it has ended. */
 void ct_workers_send(struct ct_workers *workers, uint32_t local_rank,
                      const struct ct_message *message);
 
-/* The console has room again. */
+/* Resume reading, since the console has room again. */
 void ct_workers_room(struct ct_workers *workers);
 
 /* Free it; only when no round runs. `freed` (may be NULL) is the last callback. */

@@ -12,7 +12,8 @@
 /* Room for an IPv4 or IPv6 address in digits, in brackets and with a port. */
 enum { CT_ADDRESS_TEXT = 64 };
 
-/* The address in digits, without and with its port; IPv4 inside IPv6 as IPv4. Never a name. */
+/* Return the address in digits, without and with its port; IPv4 inside IPv6 as IPv4. Never a
+ * name. */
 const char *ct_address_host(const struct sockaddr *address, char text[CT_ADDRESS_TEXT]);
 const char *ct_address_print(const struct sockaddr *address, char text[CT_ADDRESS_TEXT]);
 
@@ -20,28 +21,28 @@ uint16_t ct_address_port(const struct sockaddr *address);
 socklen_t ct_address_size(const struct sockaddr *address);
 bool ct_address_is_loopback(const struct sockaddr *address);
 
-/* The addresses that need no resolver: digits, and "localhost" (127.0.0.1, ::1). Fills up to two
- * and returns how many; 0 when `host` is a name to be looked up. */
+/* Return the addresses that need no resolver: digits, and "localhost" (127.0.0.1, ::1). Fills up to
+ * two and returns their number; 0 when `host` is a name to be resolved. */
 int ct_address_numeric(const char *host, uint16_t port, struct sockaddr_storage ret_addresses[2]);
 
-/* A socket bound to `endpoint`, and the endpoint with the port that it got. Names are looked up
- * here and now. `open_to_all` allows addresses beyond loopback. An AF_UNIX socket's directory is
- * made with mode 0700, or must have it; a socket file that nobody listens on is replaced. 0;
- * CT_EAUTH without `open_to_all`; CT_EINUSE; CT_EUNAVAILABLE (not an address of this machine);
- * CT_EUSAGE (unknown name); CT_ECANTCREAT (socket file or directory). */
+/* Return a socket bound to `endpoint`, and the endpoint with its actual port. Names are resolved,
+ * blocking. `open_to_all` allows addresses beyond loopback. An AF_UNIX socket's directory is made
+ * with mode 0700, or must have it; a stale socket file is replaced. 0; CT_EAUTH without
+ * `open_to_all`; CT_EINUSE; CT_EUNAVAILABLE (not an address of this machine); CT_EUSAGE (unknown
+ * name); CT_ECANTCREAT (socket file or directory). */
 int ct_address_bind(const struct ct_endpoint *endpoint, bool open_to_all, int *ret_fd,
                     struct ct_endpoint *ret_bound, struct ct_error *err);
 
-/* The user at the other end of a connected socket (peer_user.c): 0 when it is this user or root,
- * and for a TCP peer on another machine, whose users an address does not tell. CT_EAUTH for another
- * user, CT_ECLOSED when the peer has gone before it could be told whose it was. */
+/* Check the user at the other end of a connected socket (peer_user.c): 0 when it is this user or
+ * root, and for a TCP peer on another machine, whose user is unknown. CT_EAUTH for another user,
+ * CT_ECLOSED when the peer has gone before its user was found. */
 int ct_address_check_peer_user(int fd, struct ct_error *err);
 
-/* May a process of this user be the peer? 0 for this user and root, CT_EAUTH for another. */
+/* Check the user of a peer process. 0 for this user and root, CT_EAUTH for another. */
 int ct_address_check_user(unsigned uid, struct ct_error *err);
 
-/* The user that owns the other end of a TCP connection within this machine. 0; CT_ECLOSED when no
- * process here has it; CT_EUNSUPPORTED when the system does not say. */
+/* Find the user that owns the other end of a TCP connection within this machine. 0; CT_ECLOSED when
+ * no process here has it; CT_EUNSUPPORTED when the system does not report it. */
 int ct_address_find_peer_user(int fd, unsigned *ret_uid);
 
 #endif

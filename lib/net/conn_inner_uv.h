@@ -62,11 +62,11 @@ struct ct_conn {
     uint32_t next_sequence;
     size_t charged; /* to options.budget */
 
-    uint64_t began_ms;   /* the state's begin: HANDSHAKE, OPEN, CLOSING */
-    uint64_t message_ms; /* when the message in progress began */
-    uint64_t heard_ms;   /* the peer's last byte */
-    uint64_t armed_ms;   /* when the timer fires; 0: not armed */
-    bool proven;         /* its first message has come */
+    uint64_t began_ms;    /* the state's begin: HANDSHAKE, OPEN, CLOSING */
+    uint64_t message_ms;  /* when the message in progress began */
+    uint64_t received_ms; /* the peer's last byte */
+    uint64_t armed_ms;    /* when the timer fires; 0: not armed */
+    bool proven;          /* its first message has come */
 
     char peer[CT_ENDPOINT_TEXT];
 
@@ -78,53 +78,53 @@ struct ct_conn {
     uint64_t accepted_ms;
 };
 
-/* A connection without a stream yet, its options filled up with the defaults. NULL without memory.
- */
+/* Create a connection without a stream yet, its options filled up with the defaults. NULL without
+ * memory. */
 struct ct_conn *ct_conn_alloc(uv_loop_t *loop, const struct ct_conn_options *options,
                               const struct ct_conn_callbacks *callbacks, void *user);
 
-/* The stream in `io` is connected: go to HANDSHAKE (with a key) or OPEN. Without a key a peer on
- * this machine must be this user's or root's. */
+/* Begin on the connected stream in `io`: enter HANDSHAKE (with a key) or OPEN. Without a key a peer
+ * on this machine must be this user's or root's. */
 void ct_conn_begin(struct ct_conn *conn, const struct ct_key *key);
 
-/* The end, at once and without a word to the peer. `why` is copied and prefixed with the peer. */
+/* End the connection at once, without a message to the peer. `why` is copied and prefixed with the
+ * peer. */
 void ct_conn_end(struct ct_conn *conn, const struct ct_error *why);
 
 /* Close the stream while the connection lives on (a failed try); ct_dial_stream_closed follows. */
 void ct_conn_drop_stream(struct ct_conn *conn);
 
-/* The stream failed under us with a libuv error, or UV_EOF. */
+/* Handle a libuv error of the stream, or UV_EOF. */
 void ct_conn_stream_failed(struct ct_conn *conn, int status);
 
-/* Have the timer fire at the state's next deadline or before. */
+/* Arm the timer for the state's next deadline or earlier. */
 void ct_conn_arm(struct ct_conn *conn);
 
 /* ---- conn_out_uv.c ---- */
 /* Hand `out` to the kernel as far as it takes it, and the rest to one uv_write. */
 void ct_conn_flush(struct ct_conn *conn);
 
-/* Charge the budget with what waits now; with nothing once the connection has `ended`. */
+/* Charge the budget with the bytes queued now; with 0 once the connection has `ended`. */
 void ct_conn_charge(struct ct_conn *conn, bool ended);
 
-/* Leave with `why`: write out what is queued, tell the peer by the end of the stream, and wait for
- * its end, because bytes of it that nobody reads would make the kernel reset the connection and
- * take our last words with it. */
+/* Close with `why`: flush the queue, end the stream, and wait for the peer's end, because unread
+ * bytes of the peer would make the kernel reset the connection and drop the last messages. */
 void ct_conn_leave(struct ct_conn *conn, const struct ct_error *why);
 
 /* ---- dial_uv.c ---- */
-/* The stream is closed: try again or pause. */
+/* Handle a closed stream: retry or pause. */
 void ct_dial_stream_closed(struct ct_dial *dial);
-/* A try that had connected failed in the handshake in a way that another try may mend. */
+/* Retry after a handshake that failed in a way that another attempt may fix. */
 void ct_dial_retry(struct ct_dial *dial, const struct ct_error *why);
-/* The dial's work is over; frees itself. NULL is fine. */
+/* End the dial, which frees itself. NULL is ignored. */
 void ct_dial_end(struct ct_dial *dial);
 
 /* ---- listen_uv.c ---- */
-/* The connection's first message has come. */
+/* Mark a connection whose first message has arrived. */
 void ct_listener_proven(struct ct_listener *listener, struct ct_conn *conn);
-/* Are there so many strangers that they get no last words? */
+/* Return whether there are so many strangers that they are closed without a message. */
 bool ct_listener_is_busy(const struct ct_listener *listener);
-/* The connection is about to be freed. */
+/* Forget a connection that is about to be freed. */
 void ct_listener_gone(struct ct_listener *listener, struct ct_conn *conn);
 
 #endif

@@ -15,7 +15,7 @@
 
 enum {
     LISTS_BYTES = 16 << 20, /* records of one message, decoded */
-    LINGER_MS = 1000,       /* how long a closed connection waits for the peer's end */
+    CLOSE_WAIT_MS = 1000,   /* how long a closed connection waits for the peer's end */
 };
 
 /* ---- options, birth ---- */
@@ -193,10 +193,10 @@ static struct deadline next_deadline(const struct ct_conn *conn)
         if (ct_frame_reader_inside(&conn->reader))
             earlier(&nearest, conn->message_ms, conn->options.message_ms,
                     "did not finish a message that it had begun");
-        earlier(&nearest, conn->heard_ms, conn->options.idle_ms, "said nothing");
+        earlier(&nearest, conn->received_ms, conn->options.idle_ms, "said nothing");
         break;
     case CT_CONN_CLOSING:
-        earlier(&nearest, conn->began_ms, conn->shut ? LINGER_MS : conn->options.message_ms,
+        earlier(&nearest, conn->began_ms, conn->shut ? CLOSE_WAIT_MS : conn->options.message_ms,
                 "did not take the last messages");
         break;
     default:
@@ -241,7 +241,7 @@ void ct_conn_arm(struct ct_conn *conn)
 static void open_conn(struct ct_conn *conn)
 {
     conn->state = CT_CONN_OPEN;
-    conn->began_ms = conn->heard_ms = uv_now(conn->loop);
+    conn->began_ms = conn->received_ms = uv_now(conn->loop);
     ct_dial_end(conn->dial);
     conn->dial = NULL;
     conn->announced = true;
@@ -278,7 +278,7 @@ static void deliver(struct ct_conn *conn, const struct ct_frame *frame)
 }
 
 /* Plain bytes of the peer. */
-static void take(struct ct_conn *conn, const char *data, size_t size)
+static void receive(struct ct_conn *conn, const char *data, size_t size)
 {
     struct ct_frame frame;
     struct ct_error err = {0};
@@ -318,7 +318,7 @@ static void turn_tls(struct ct_conn *conn)
                 open_conn(conn);
         }
         if (count > 0 && conn->state == CT_CONN_OPEN)
-            take(conn, plain, (size_t)count);
+            receive(conn, plain, (size_t)count);
     } while (count > 0 && conn->state == CT_CONN_OPEN);
     if (conn->state != CT_CONN_HANDSHAKE && conn->state != CT_CONN_OPEN)
         return;
@@ -342,9 +342,9 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
     }
     if (conn->state == CT_CONN_CLOSING)
         return;
-    conn->heard_ms = uv_now(conn->loop);
+    conn->received_ms = uv_now(conn->loop);
     if (conn->tls == NULL)
-        take(conn, buf->base, (size_t)count);
+        receive(conn, buf->base, (size_t)count);
     else if (ct_tls_feed(conn->tls, buf->base, (size_t)count) != 0)
         end_with(conn, CT_ENOMEM, "no memory for what the peer sends");
     else
@@ -435,7 +435,7 @@ void ct_conn_begin(struct ct_conn *conn, const struct ct_key *key)
         fail_to_begin(conn, code, &err);
         return;
     }
-    conn->heard_ms = conn->began_ms = uv_now(conn->loop);
+    conn->received_ms = conn->began_ms = uv_now(conn->loop);
     if (conn->tls == NULL) {
         open_conn(conn);
     } else {

@@ -29,21 +29,22 @@ struct ct_conn;
 
 /* on_message and on_close must be there. */
 struct ct_conn_callbacks {
-    /* The peer is there, and with a key has proved that it holds it: messages may be sent. */
+    /* The connection is open, and with a key the peer has proved that it holds it: messages may be
+     * sent. */
     void (*on_open)(struct ct_conn *conn);
-    /* `message` and what it points to are gone after the call. */
+    /* `message` and its strings are valid only during the call. */
     void (*on_message)(struct ct_conn *conn, const struct ct_message *message);
     /* The end. `why`: CT_ECLOSED when the peer ended in order or the owner closed without a reason.
      * The connection is freed after the call. */
     void (*on_close)(struct ct_conn *conn, const struct ct_error *why);
-    /* Connecting lasts (may be NULL): called about once a second with what stands in the way, and
-     * whenever a peer has accepted and the TLS handshake begins. `accepted`: the one that was tried
-     * last took the connection, what is missing is its part of the handshake. */
+    /* The attempt to connect is under way (may be NULL): called about once a second with the
+     * obstacle, and whenever a peer has accepted and the TLS handshake begins. `accepted`: the last
+     * peer has accepted, and its part of the handshake is missing. */
     void (*on_waiting)(struct ct_conn *conn, uint64_t waited_ms, const char *what, bool accepted);
 };
 
-/* What the connections of one loop may have waiting for their peers together; outlives them. Above
- * the limit whoever has more than CT_CONN_SHARE waiting is dropped when more is sent to it. */
+/* The budget of queued bytes of all connections of one loop; outlives them. Above the limit, a
+ * connection with more than CT_CONN_SHARE queued is dropped when more is sent to it. */
 struct ct_conn_budget {
     size_t limit;
     size_t used; /* zeroed at first */
@@ -80,28 +81,31 @@ int ct_conn_connect(uv_loop_t *loop, const struct ct_endpoint *endpoint,
                     struct ct_conn **ret_conn, struct ct_error *err);
 
 /* Queue one message. 0; CT_ECLOSED when the connection is not OPEN or just lost its peer to the
- * queue cap; CT_ELIMIT for a message above its limits (nothing is sent, the connection lives). */
+ * queue cap; CT_ELIMIT for a message above its limits (it is not sent, the connection stays
+ * open). */
 int ct_conn_send(struct ct_conn *conn, const struct ct_message *message, struct ct_error *err);
 
-/* Write out what is queued (within message_ms), then end; on_close follows with `code` and the
- * sentence (0 and NULL: CT_ECLOSED). No more messages are delivered. A second call changes nothing.
- */
+/* Flush the queue (within message_ms), then close; on_close follows with `code` and the sentence (0
+ * and NULL: CT_ECLOSED). No more messages are delivered. A second call is a no-op. */
 void ct_conn_close(struct ct_conn *conn, int code, const char *sentence);
 
-/* What the owner attached. */
+/* Return the owner's pointer. */
 void *ct_conn_user(const struct ct_conn *conn);
 void ct_conn_set_user(struct ct_conn *conn, void *user);
 
-/* The other end for people: "10.0.0.7:41230", "unix:/run/x". Valid as long as the connection. */
+/* Return the peer's address as text: "10.0.0.7:41230", "unix:/run/x". Valid as long as the
+ * connection. */
 const char *ct_conn_peer(const struct ct_conn *conn);
 
-/* May this peer speak for `job`? With a key: it proved the key of that job. In clear: yes. */
+/* Return whether this peer may act for `job`: with a key, if it has proved the key of that job; in
+ * clear, always. */
 bool ct_conn_is_for(const struct ct_conn *conn, const char *job);
 
-/* Bytes that wait for the peer. */
+/* Return the number of bytes queued for the peer. */
 size_t ct_conn_queued(const struct ct_conn *conn);
 
-/* Payload bytes of a message from now on: what a peer may send can grow with what it has proved. */
+/* Set the limit of a message's payload in bytes from now on: it may grow once a peer has
+ * authenticated. */
 void ct_conn_set_frame_limit(struct ct_conn *conn, uint32_t limit);
 
 #endif

@@ -10,8 +10,8 @@
  * children are to get `ret_before` back, as select(2) breaks above 1024. */
 bool ct_descriptors_raise(struct rlimit *ret_before);
 
-/* How many connections may be open when `reserved` descriptors are kept for all else; `most` at
- * most, and never 0. */
+/* Return the number of connections that may be open when `reserved` descriptors are kept for other
+ * uses; at most `most`, never 0. */
 uint32_t ct_descriptors_for_links(uint32_t reserved, uint32_t most);
 
 #endif

@@ -30,11 +30,11 @@ struct ct_endpoint {
 int ct_endpoint_parse(const char *text, int default_port, struct ct_endpoint *ret_endpoint,
                       struct ct_error *err);
 
-/* The text that parses to the same endpoint; returns `text`. */
+/* Print the endpoint as text that parses to the same; returns `text`. */
 const char *ct_endpoint_print(const struct ct_endpoint *endpoint, char text[CT_ENDPOINT_TEXT]);
 
-/* The first endpoint of a list, "a:29400,b:29400", cut where it is longer than any endpoint; `list`
- * moves behind it, to "" after the last. */
+/* Copy the first endpoint of a list, "a:29400,b:29400", truncated above the length of an endpoint;
+ * `list` is advanced past it, to "" after the last. */
 void ct_endpoint_next(const char **list, char one[CT_ENDPOINT_TEXT]);
 
 #endif

@@ -39,7 +39,7 @@ int ct_http_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
                   const struct ct_http_options *options, struct ct_http_server **ret_server,
                   struct ct_error *err);
 
-/* What it listens on, with the real port. */
+/* Return the address that it listens on, with the actual port. */
 const struct ct_endpoint *ct_http_endpoint(const struct ct_http_server *server);
 
 /* Close the listener and every connection; frees itself when the loop has run. */

@@ -100,7 +100,7 @@ static void put_known(struct program *program, const struct ct_known *known, boo
     put_answer(program, ANY_QUEUE);
 }
 
-int ct_known_tell(const struct ct_known *known, int fd)
+int ct_known_update(const struct ct_known *known, int fd)
 {
     struct program program = {.length = 0};
 
@@ -139,7 +139,7 @@ static int listen_again(int fd, int second)
         (void)setsockopt(second, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
     if (bind(second, (struct sockaddr *)&address, size) != 0 || listen(second, 0) != 0)
         return -errno;
-    return ct_known_tell(&nobody, second);
+    return ct_known_update(&nobody, second);
 }
 
 int ct_known_listen(int fd, int *ret_fd)

@@ -5,10 +5,10 @@
  *                       +--> queue of all others  /
  *
  * The kernel's queue of connections to be accepted is first in, first out: a crowd of strangers in
- * it makes everybody wait. Two sockets listen on the address (SO_REUSEPORT), and a filter of the
- * kernel (SO_ATTACH_REUSEPORT_CBPF) selects one by the source address. It admits or refuses nobody.
- * A stranger that spoofs a known address gets no answer; one that has such an address (a host with
- * other users, too) waits in its queue as it would in a single one.
+ * it delays all others. Two sockets listen on the address (SO_REUSEPORT), and a filter of the
+ * kernel (SO_ATTACH_REUSEPORT_CBPF) selects one by the source address. It admits or refuses no
+ * connection. A stranger that spoofs a known address gets no answer; one that has such an address
+ * (a host with other users, too) waits in its queue as it would in a single one.
  *
  * An IPv6 address stands for its /64. */
 #ifndef CT_NET_KNOWN_H
@@ -29,19 +29,21 @@ struct ct_known {
     uint32_t count; /* ever added: the newest take the places of the oldest */
 };
 
-/* Know the address from now on; false: it was known, or is neither IPv4 nor IPv6. */
+/* Add an address; false: it was known, or is neither IPv4 nor IPv6. */
 bool ct_known_add(struct ct_known *known, const struct sockaddr_storage *address);
 
-/* A second socket that listens where the TCP socket `fd` does, for the known: none are yet. A
- * negative errno value where the kernel cannot do that; `fd` goes on alone then. */
+/* Open a second socket that listens where the TCP socket `fd` does, for known addresses; none are
+ * known yet. 0, or a negative errno value where the kernel does not support it; then `fd` serves
+ * alone. */
 int ct_known_listen(int fd, int *ret_fd);
 
-/* Connections from the known addresses come to the second socket from now on; `fd` is either. */
-int ct_known_tell(const struct ct_known *known, int fd);
+/* Update the kernel's filter: connections from known addresses go to the second socket from now on;
+ * `fd` is either socket. */
+int ct_known_update(const struct ct_known *known, int fd);
 
-/* Who connects to the TCP socket `fd`, which listens, and says nothing is not to be accepted for
- * about `seconds`: he waits in the kernel, which has room for as many as for its queue. Not without
- * SYN cookies: newcomers would find no room when there are more. */
+/* Defer the accept of silent connections to the listening TCP socket `fd` by about `seconds`: they
+ * wait in the kernel, which has room for as many as in its queue. Not without SYN cookies, as
+ * newcomers would find no room beyond that. */
 void ct_known_hold_silent(int fd, int seconds);
 
 #endif

@@ -26,7 +26,7 @@ enum {
     ACCEPTS_PER_TURN = 16,
     ACCEPTS_IN_A_CROWD = 4, /* of addresses that are not known */
     CROWD_MS = 1000,        /* for so long after a stranger had to give way */
-    TELL_MS = 100,          /* until an address that has proved itself is known */
+    UPDATE_MS = 100,        /* until an address that has proved itself is known */
     PATIENCE_MS = 250,      /* an unproven connection may be pushed out once it is this old */
     ACCOUNTS = 4096,        /* that proved themselves are remembered */
     REPORT_MS = 10000,      /* one report a peer address in this time */
@@ -51,10 +51,10 @@ enum { QUEUE_KNOWN, QUEUE_ANY, QUEUES }; /* in the order in which they are serve
 struct ct_listener {
     struct queue queues[QUEUES]; /* without a `listener`: there is none */
     struct ct_known known;
-    uv_timer_t tell;  /* runs until the kernel knows them, too */
-    uv_timer_t timer; /* runs while `waiting` for an unproven connection to grow old */
-    uv_check_t turn;  /* runs at the end of a turn that accepted something */
-    unsigned handles; /* whose close callback has not run */
+    uv_timer_t update; /* runs until the kernel knows them, too */
+    uv_timer_t timer;  /* runs while `waiting` for an unproven connection to grow old */
+    uv_check_t turn;   /* runs at the end of a turn that accepted something */
+    unsigned handles;  /* whose close callback has not run */
     uv_loop_t *loop;
     bool stopped;
 
@@ -205,7 +205,7 @@ void ct_listener_stop(struct ct_listener *listener)
     for (size_t i = 0; i < QUEUES; i++)
         if (listener->queues[i].listener != NULL)
             uv_close(&listener->queues[i].io.handle, on_queue_closed);
-    uv_close((uv_handle_t *)&listener->tell, on_closed);
+    uv_close((uv_handle_t *)&listener->update, on_closed);
     uv_close((uv_handle_t *)&listener->timer, on_closed);
     uv_close((uv_handle_t *)&listener->turn, on_closed);
 }
@@ -227,13 +227,13 @@ bool ct_listener_is_busy(const struct ct_listener *listener)
     return listener->pool_count > listener->options.max_unproven / 4;
 }
 
-static void on_tell(uv_timer_t *timer)
+static void on_update(uv_timer_t *timer)
 {
     struct ct_listener *listener = timer->data;
     int fd;
 
     if (uv_fileno(&listener->queues[QUEUE_ANY].io.handle, &fd) == 0)
-        (void)ct_known_tell(&listener->known, fd); /* else it knows those of before */
+        (void)ct_known_update(&listener->known, fd); /* else it knows those of before */
 }
 
 /* Many that come at once are told together. */
@@ -245,8 +245,8 @@ static void know(struct ct_listener *listener, const struct ct_conn *conn)
     if (listener->queues[QUEUE_KNOWN].listener == NULL || listener->stopped ||
         uv_tcp_getpeername(&conn->io.tcp, (struct sockaddr *)&address, &size) != 0)
         return;
-    if (ct_known_add(&listener->known, &address) && !uv_is_active((uv_handle_t *)&listener->tell))
-        uv_timer_start(&listener->tell, on_tell, TELL_MS, 0);
+    if (ct_known_add(&listener->known, &address) && !uv_is_active((uv_handle_t *)&listener->update))
+        uv_timer_start(&listener->update, on_update, UPDATE_MS, 0);
 }
 
 void ct_listener_proven(struct ct_listener *listener, struct ct_conn *conn)
@@ -516,10 +516,10 @@ static int listen_on_all(struct ct_listener *listener, int fd)
 {
     int second;
 
-    uv_timer_init(listener->loop, &listener->tell);
+    uv_timer_init(listener->loop, &listener->update);
     uv_timer_init(listener->loop, &listener->timer);
     uv_check_init(listener->loop, &listener->turn);
-    listener->tell.data = listener->timer.data = listener->turn.data = listener;
+    listener->update.data = listener->timer.data = listener->turn.data = listener;
     listener->handles = 3;
     int status = listen_on(listener, &listener->queues[QUEUE_ANY], fd);
     if (status == 0 && !listener->endpoint.is_unix && ct_known_listen(fd, &second) == 0)

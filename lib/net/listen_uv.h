@@ -9,7 +9,7 @@
  * its address, its /64 in IPv6, its user on loopback. Accounts that have authenticated, and this
  * user and root on loopback, are trusted; all others are strangers. Strangers hold at most
  * `max_unproven` places and `max_unproven_per_address` per account; above, a random one is evicted
- * (of the newcomer's own account, if that is full), so nobody waits in the backlog for them.
+ * (of the newcomer's own account, if that is full), so no connection waits in the backlog for them.
  * Trusted ones have as many places of their own: there the oldest is evicted once it is 250 ms old;
  * until then newcomers wait in the kernel's backlog (total) or are closed (of one account). */
 #ifndef CT_NET_LISTEN_UV_H
@@ -26,32 +26,33 @@ struct ct_listener_options {
     uint32_t max_unproven_per_address; /* default 32 */
     uint32_t max_connections;          /* in all; default 16384. Above, newcomers are closed */
     int silent_s;                      /* that the kernel holds who says nothing, about; 0: none */
-    /* Told about refused and failed peers (may be NULL), at most once in 10 s a peer address. */
+    /* Called for refused and failed peers (may be NULL), at most once in 10 s a peer address. */
     void (*on_refused)(void *user, const char *peer, const struct ct_error *why);
 };
 
-/* Bind and listen. Accepted connections get `callbacks` and start with `user` as theirs: on_open is
- * called when the peer is let in (TLS done, user checked). 0; CT_EINUSE when somebody listens
- * there; CT_EUNAVAILABLE when the address is not here; CT_EAUTH for a bind beyond loopback without
- * a key; CT_EUSAGE for a name that does not resolve; CT_ECANTCREAT for the socket's directory. */
+/* Bind and listen. Accepted connections get `callbacks` and `user`; on_open is called when the peer
+ * is admitted (TLS done, user checked). 0; CT_EINUSE when the address is in use; CT_EUNAVAILABLE
+ * when it is not an address of this machine; CT_EAUTH for a bind beyond loopback without a key;
+ * CT_EUSAGE for a name that does not resolve; CT_ECANTCREAT for the socket's directory. */
 int ct_listener_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
                       const struct ct_listener_options *options,
                       const struct ct_conn_callbacks *callbacks, void *user,
                       struct ct_listener **ret_listener, struct ct_error *err);
 
-/* What it listens on, with the real port. */
+/* Return the address that it listens on, with the actual port. */
 const struct ct_endpoint *ct_listener_endpoint(const struct ct_listener *listener);
 
-/* Connections that are accepted from now on prove `key`. Nothing happens where none is needed. */
+/* Require `key` of connections that are accepted from now on. A no-op for a listener without a
+ * key. */
 void ct_listener_change_key(struct ct_listener *listener, const struct ct_key *key);
 
-/* Connections that live, and those among them that are unproven. */
+/* Return the number of connections, and of those that have not authenticated. */
 uint32_t ct_listener_connections(const struct ct_listener *listener);
 uint32_t ct_listener_unproven(const struct ct_listener *listener);
 
-/* Listen no more and remove the unix socket; connections of which on_open was called live on (the
- * owner closes them), nothing more is heard of others.
- * The listener frees itself when the loop has run and its last connection is gone. */
+/* Stop listening and remove the unix socket; connections after on_open stay open (the owner closes
+ * them), others are dropped without a callback. Freed by a later iteration of the loop, after its
+ * last connection. */
 void ct_listener_stop(struct ct_listener *listener);
 
 #endif

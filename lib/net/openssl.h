@@ -18,8 +18,8 @@ struct ct_openssl {
 #undef SSL_FUNCTION
 };
 
-/* The loaded library, the same for the whole process and from any thread. 0; CT_EUNSUPPORTED when
- * it is missing or too old, with the package to install. */
+/* Return the loaded library, the same for the whole process and from any thread. 0; CT_EUNSUPPORTED
+ * when it is missing or too old, with the package to install. */
 int ct_openssl_get(const struct ct_openssl **ret_ssl, struct ct_error *err);
 
 #endif

@@ -45,7 +45,7 @@ void ct_psk_name(const char *key_tag, const char *job_tag, char ret_name[CT_PSK_
     snprintf(ret_name, CT_PSK_NAME, PREFIX "%s %s", key_tag, job_tag);
 }
 
-static bool take_tag(const char *text, char ret_tag[CT_TLS_TAG])
+static bool read_tag(const char *text, char ret_tag[CT_TLS_TAG])
 {
     memcpy(ret_tag, text, TAG_TEXT);
     ret_tag[TAG_TEXT] = '\0';
@@ -59,8 +59,8 @@ bool ct_psk_parse(const void *name, size_t size, char ret_key_tag[CT_TLS_TAG],
     const size_t prefix = strlen(PREFIX);
 
     return size == prefix + TAG_TEXT + 1 + TAG_TEXT && memcmp(text, PREFIX, prefix) == 0 &&
-           text[prefix + TAG_TEXT] == ' ' && take_tag(text + prefix, ret_key_tag) &&
-           take_tag(text + prefix + TAG_TEXT + 1, ret_job_tag);
+           text[prefix + TAG_TEXT] == ' ' && read_tag(text + prefix, ret_key_tag) &&
+           read_tag(text + prefix + TAG_TEXT + 1, ret_job_tag);
 }
 
 void ct_psk_derive(const struct ct_openssl *ssl, const struct ct_key *key, const char *key_tag,

@@ -16,7 +16,7 @@
 #include <string.h>
 
 enum {
-    WRITE_PIECE = 64 << 10,
+    WRITE_PART = 64 << 10,
     HEADER = 5,                   /* of a record: type, version, length */
     RECORD = (16 << 10) + HEADER, /* the longest in clear */
 };
@@ -352,11 +352,11 @@ int ct_tls_write(struct ct_tls *tls, const void *data, size_t size, struct ct_bu
     CT_ASSERT(tls->ready);
     tls->ssl->ERR_clear_error();
     for (size_t done = 0; done < size;) { /* in pieces: a memory BIO keeps the room it once had */
-        int piece = (int)CT_MIN(size - done, (size_t)WRITE_PIECE);
-        if (tls->ssl->SSL_write(tls->end, (const char *)data + done, piece) != piece ||
+        int chunk = (int)CT_MIN(size - done, (size_t)WRITE_PART);
+        if (tls->ssl->SSL_write(tls->end, (const char *)data + done, chunk) != chunk ||
             ct_tls_drain(tls, out) != 0)
             return ct_error_set(err, CT_ENOMEM, "no memory to encrypt %zu bytes", size);
-        done += (size_t)piece;
+        done += (size_t)chunk;
     }
     return 0;
 }

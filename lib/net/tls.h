@@ -33,45 +33,44 @@ enum {
     CT_TLS_ALERT = 7, /* bytes of an alert in clear */
 };
 
-/* The fatal alert "handshake failure" in clear: what a peer understands that opens with TLS where
- * none is spoken, and what tells a peer that opens in clear that TLS is. */
+/* The fatal alert "handshake failure" in clear, for a peer that opens with TLS where none is used,
+ * and for one that opens in clear where TLS is required. */
 extern const unsigned char ct_tls_alert[CT_TLS_ALERT];
 
 struct ct_tls;
 
-/* One end of a connection; `key` is copied. `job` is what a client connects for; a server passes
- * NULL and takes every job. 0; CT_EUNSUPPORTED when libssl is missing; CT_ENOMEM. */
+/* Create one end of a connection; `key` is copied. `job` is the client's job; a server passes NULL
+ * and accepts every job. 0; CT_EUNSUPPORTED when libssl is missing; CT_ENOMEM. */
 int ct_tls_new(struct ct_tls **ret_tls, bool server, const struct ct_key *key, const char *job,
                struct ct_error *err);
 void ct_tls_free(struct ct_tls *tls);
 
-/* Bytes from the network; what they cause is seen by read and drain. 0 or CT_ENOMEM. */
+/* Feed bytes from the network; their effects follow from read and drain. 0 or CT_ENOMEM. */
 int ct_tls_feed(struct ct_tls *tls, const void *data, size_t size);
 
-/* Go on with the handshake alone. 0; CT_EAUTH or CT_EPROTOCOL as below. */
+/* Continue the handshake only. 0; CT_EAUTH or CT_EPROTOCOL as below. */
 int ct_tls_handshake(struct ct_tls *tls, struct ct_error *err);
 
-/* Go on with the handshake, then decrypt up to `room` bytes. Returns their number, 0 when more
- * input is needed; CT_ECLOSED after the peer's orderly end; CT_EAUTH when the handshake failed,
- * CT_EPROTOCOL when it is no TLS or was tampered with (the sentence says what the peer seems to
- * be). */
+/* Continue the handshake, then decrypt up to `room` bytes. Returns their number, 0 when more input
+ * is needed; CT_ECLOSED after the peer's orderly end; CT_EAUTH when the handshake failed,
+ * CT_EPROTOCOL when it is no TLS or was tampered with (the sentence names the likely kind of
+ * peer). */
 long ct_tls_read(struct ct_tls *tls, void *to, size_t room, struct ct_error *err);
 
 /* Append `data` encrypted to `out`. Allowed once ct_tls_ready. 0 or CT_ENOMEM. */
 int ct_tls_write(struct ct_tls *tls, const void *data, size_t size, struct ct_buf *out,
                  struct ct_error *err);
 
-/* Append what the engine itself has for the network: handshake, alert, close-notify. 0 or
- * CT_ENOMEM. */
+/* Append the engine's own bytes for the network: handshake, alert, close-notify. 0 or CT_ENOMEM. */
 int ct_tls_drain(struct ct_tls *tls, struct ct_buf *out);
 
-/* Is the handshake done? Then the peer holds the key. */
+/* Return whether the handshake is done, which proves that the peer holds the key. */
 bool ct_tls_ready(const struct ct_tls *tls);
 
-/* May the peer speak for `job`? On a server: the job whose key it proved. */
+/* Return whether the peer may act for `job`; on a server, for the job whose key it proved. */
 bool ct_tls_is_for(const struct ct_tls *tls, const char *job);
 
-/* Orderly end: leaves a close-notify for drain. */
+/* Close in order: leaves a close-notify for drain. */
 void ct_tls_close(struct ct_tls *tls);
 
 #endif

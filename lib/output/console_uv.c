@@ -47,8 +47,8 @@ struct ct_console {
     char live[LIVE_MAX];
     void (*on_room)(void *context);
     void *context;
-    bool breaks;              /* of ct_console_tell: a broken pipe ends who writes, in silence */
-    const struct ct_log *log; /* of ct_console_tell; NULL: nobody is told of a stream's end */
+    bool breaks;              /* of ct_console_report: a broken pipe ends who writes, in silence */
+    const struct ct_log *log; /* of ct_console_report; NULL: nobody is told of a stream's end */
     bool *output_lost;        /* likewise */
     bool closing;
     int handles; /* being closed */
@@ -295,15 +295,15 @@ bool ct_console_broken(const struct ct_console *console, enum ct_console_stream 
     return console->breaks && console->stream[stream]->broken;
 }
 
-void ct_console_tell(struct ct_console *console, const struct ct_log *log, bool breaks,
-                     bool *ret_output_lost)
+void ct_console_report(struct ct_console *console, const struct ct_log *log, bool breaks,
+                       bool *ret_output_lost)
 {
     console->log = log;
     console->breaks = breaks;
     console->output_lost = ret_output_lost;
 }
 
-const struct ct_log *ct_console_told(const struct ct_console *console)
+const struct ct_log *ct_console_report_log(const struct ct_console *console)
 {
     return console->log;
 }

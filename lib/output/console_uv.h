@@ -25,53 +25,54 @@ enum ct_console_stream { CT_CONSOLE_OUT, CT_CONSOLE_ERR, CT_CONSOLE_STREAMS };
 
 struct ct_console;
 
-/* A console on descriptors `out` and `err` (1 and 2; not owned). `on_room` (may be NULL) is called
- * from the loop whenever a queue has shrunk. NULL without memory. */
+/* Create a console on descriptors `out` and `err` (1 and 2; not owned). `on_room` (may be NULL) is
+ * called from the loop whenever a queue has shrunk. NULL without memory. */
 struct ct_console *ct_console_new(uv_loop_t *loop, int out, int err, void (*on_room)(void *context),
                                   void *context);
 
-/* Bytes that wait to be written to `stream`. */
+/* Return the number of bytes queued for `stream`. */
 size_t ct_console_queued(const struct ct_console *console, enum ct_console_stream stream);
 
-/* Append whole lines here, then call ct_console_flush. Nothing else may be called in between. */
+/* Append whole lines here, then call ct_console_flush. No other function may be called in
+ * between. */
 struct ct_buf *ct_console_lines(struct ct_console *console, enum ct_console_stream stream);
 void ct_console_flush(struct ct_console *console);
 
 /* When text is coloured: on a terminal, always, never. */
 enum ct_console_colour { CT_CONSOLE_AUTO, CT_CONSOLE_ALWAYS, CT_CONSOLE_NEVER };
 
-/* A `dumb` terminal knows no escape sequences: no live line, no colour. */
+/* Set the colour; a `dumb` terminal has no escape sequences: no live line, no colour. */
 void ct_console_dress(struct ct_console *console, enum ct_console_colour colour, bool dumb);
 
 bool ct_console_is_terminal(const struct ct_console *console, enum ct_console_stream stream);
 bool ct_console_is_coloured(const struct ct_console *console, enum ct_console_stream stream);
 
-/* Is there a terminal for a live line, and how wide is it? */
+/* Return whether there is a terminal for a live line; return its width in columns. */
 bool ct_console_is_live(const struct ct_console *console);
 size_t ct_console_columns(const struct ct_console *console);
 
-/* Draw `text`, which fits the terminal (ct_console_columns), as the live line; "" removes it.
- * Nothing without a terminal. */
+/* Draw `text`, which fits the terminal (ct_console_columns), as the live line; "" removes it. A
+ * no-op without a terminal. */
 void ct_console_live(struct ct_console *console, const char *text);
 
-/* A log whose lines go to standard error through the console, with the time unless that is a
- * terminal, in colour as ct_console_dress has said. */
+/* Initialise a log that writes to standard error through the console, with the time unless that is
+ * a terminal, in colour as set by ct_console_dress. */
 void ct_console_log(struct ct_console *console, struct ct_log *ret_log, const char *program);
 
-/* Tell `log`, when a stream is lost, and set `*ret_output_lost` when it is standard output, and no
- * reader's doing; both live as long as the console. `breaks`: programs write here that end with
- * their reader, so nothing is said of a broken pipe. */
-void ct_console_tell(struct ct_console *console, const struct ct_log *log, bool breaks,
-                     bool *ret_output_lost);
+/* Report a lost stream to `log`, and set `*ret_output_lost` when it is standard output and not
+ * closed by its reader; both live as long as the console. `breaks`: the writing programs end with
+ * their reader, so a broken pipe is not reported. */
+void ct_console_report(struct ct_console *console, const struct ct_log *log, bool breaks,
+                       bool *ret_output_lost);
 
-/* Has the reader of a pipe gone, and are those who write to it to learn that? */
+/* Return whether the reader of a pipe has gone and its writers are to receive SIGPIPE. */
 bool ct_console_broken(const struct ct_console *console, enum ct_console_stream stream);
 
-/* That log; NULL when nothing is told. */
-const struct ct_log *ct_console_told(const struct ct_console *console);
+/* Return that log, NULL if losses are not reported. */
+const struct ct_log *ct_console_report_log(const struct ct_console *console);
 
-/* Write out what is queued, waiting as long as the readers take, then free the console; `closed`
- * (may be NULL) is the last callback. */
+/* Flush the queue, however long the readers take, then free the console; `closed` (may be NULL) is
+ * the last callback. */
 void ct_console_close(struct ct_console *console, void (*closed)(void *context), void *context);
 
 #endif

@@ -26,18 +26,19 @@ struct ct_fair {
     uint32_t first, count;
 };
 
-/* For streams 0 .. streams - 1; `line` has room for as many and stays the caller's. */
+/* Initialise for streams 0 .. streams - 1; `line` has room for as many and is owned by the
+ * caller. */
 void ct_fair_init(struct ct_fair *fair, uint32_t *line, uint32_t streams);
 
-/* May `stream`, which has data, be read while the sink has `queued` bytes to write? When not, it
- * waits and must not ask again before ct_fair_next named it. */
+/* Return whether `stream`, which has data, may be read while the sink has `queued` bytes to write.
+ * If not, it waits and must not ask again before ct_fair_next has returned it. */
 bool ct_fair_ask(struct ct_fair *fair, uint32_t stream, size_t queued);
 
-/* The stream that may read once now, or -1: called until it says -1, whenever the queue shrank. It
- * asks again before its next read. */
+/* Return the stream that may read once now, or -1; call it until -1 whenever the queue has shrunk.
+ * The stream calls ct_fair_ask again before its next read. */
 int64_t ct_fair_next(struct ct_fair *fair, size_t queued);
 
-/* `stream` has ended; it waits no longer. */
+/* Remove a stream that has ended from the queue. */
 void ct_fair_drop(struct ct_fair *fair, uint32_t stream);
 
 #endif

@@ -165,7 +165,7 @@ static int carry_out(const struct op *op)
     return rc;
 }
 
-static void settle(struct ct_file_writer *writer, struct op *op, int rc)
+static void complete(struct ct_file_writer *writer, struct op *op, int rc)
 {
     struct ct_written *file = op->file;
 
@@ -227,7 +227,7 @@ static void *run(void *context)
         unlock(writer);
         int rc = skip ? 0 : carry_out(op);
         lock(writer);
-        settle(writer, op, rc);
+        complete(writer, op, rc);
     }
     writer->ended = true;
     (void)pthread_cond_broadcast(&writer->opened);

@@ -28,13 +28,13 @@ enum {
 struct ct_file_writer;
 struct ct_written; /* a file */
 
-/* `wake` is called from the thread, and may not call back: there is a report, room again after
- * ct_file_writer_full was true, or nothing waits any more (after ct_file_writer_await_idle). NULL
- * without memory or thread. */
+/* Create a writer; NULL without memory or thread. `wake` is called from the thread and must not
+ * call back: there is a report, room again after ct_file_writer_full was true, or the queue is
+ * empty (after ct_file_writer_await_idle). */
 struct ct_file_writer *ct_file_writer_new(void (*wake)(void *context), void *context);
 
-/* Let what waits be written, for `patience_ms` at most, and free it; all files are closed or lost.
- * No call of `wake` comes after it. NULL is fine. */
+/* Flush the queue for at most `patience_ms`, and free it; all files are closed or lost. `wake` is
+ * not called afterwards. NULL is ignored. */
 void ct_file_writer_free(struct ct_file_writer *writer, uint64_t patience_ms);
 
 /* Open `path` to append to it; `owner` is for reports. 0, or CT_ECANTCREAT with the sentence. A
@@ -48,20 +48,21 @@ int ct_file_writer_make_dirs(struct ct_file_writer *writer, const char *path, st
 /* Queue bytes behind those before; dropped when the file is lost. */
 void ct_written_append(struct ct_written *file, const void *data, size_t size);
 
-/* Takes this file no more? */
+/* Return whether the file is lost and accepts no more bytes. */
 bool ct_written_lost(const struct ct_written *file);
 
-/* Close it when all is written; the pointer is no longer the caller's. NULL is fine. */
+/* Close it when all is written; the pointer is no longer the caller's. NULL is ignored. */
 void ct_written_close(struct ct_written *file);
 
-/* Should nothing be appended now, if that can wait? Then `wake` comes when there is room. */
+/* Return whether the queue is full, so that appending should wait; then `wake` is called when there
+ * is room. */
 bool ct_file_writer_full(struct ct_file_writer *writer);
 
-/* Does nothing wait, neither in the queue nor in the thread? If something does, `wake` comes when
- * that is over. */
+/* Return whether neither the queue nor the thread has work; if they have, `wake` is called when it
+ * is done. */
 bool ct_file_writer_await_idle(struct ct_file_writer *writer);
 
-/* What the thread is at. */
+/* The thread's current operation. */
 struct ct_writer_view {
     size_t queued;     /* bytes */
     uint64_t waits_ms; /* how long the call has taken in which the thread is; 0: it is in none */
@@ -77,11 +78,11 @@ struct ct_writer_report {
     char why[512]; /* "No space left on device" */
 };
 
-/* The next one that was not told yet; false: none. */
+/* Return the next unreported failure; false if none. */
 bool ct_file_writer_report(struct ct_file_writer *writer, struct ct_writer_report *ret_report);
 
-/* Nothing of what waits is wanted any more: files that it belonged to are lost, and not reported.
- * How many they are; `first` is the path of one of them. */
+/* Drop the queue: its files are lost and not reported. Returns their number; `first` is the path of
+ * one of them. */
 uint32_t ct_file_writer_abandon(struct ct_file_writer *writer, char first[512]);
 
 #endif

@@ -6,16 +6,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A list of texts, another's memory; count 0 matches nothing. */
+/* A list of texts in borrowed memory; count 0 matches nothing. */
 struct ct_filter {
     const char *const *texts;
     size_t count;
 };
 
-/* Does line[0 .. size) contain one of them? */
+/* Return whether line[0 .. size) contains one of the texts. */
 bool ct_filter_matches(const struct ct_filter *filter, const char *line, size_t size);
 
-/* Is `local_rank` on the list of those that are shown? All are when it is empty. */
+/* Return whether `local_rank` is on the list of shown ranks; all are when it is empty. */
 bool ct_filter_shows(const int64_t *local_ranks, size_t count, uint32_t local_rank);
 
 #endif

@@ -23,7 +23,7 @@ enum {
     CT_TAIL_BYTES = 4096,    /* of the last lines that are kept */
 };
 
-/* Whose lines they are. */
+/* The origin of the lines. */
 struct ct_lines_origin {
     const char *prefix; /* goes in front of every line; cut to CT_LINE_PREFIX - 1 bytes */
     int node, rank;
@@ -46,27 +46,27 @@ struct ct_lines {
 
 void ct_lines_init(struct ct_lines *lines, const struct ct_lines_origin *origin);
 
-/* From now on the lines are this one's. */
+/* Change the origin of the lines from now on. */
 void ct_lines_rename(struct ct_lines *lines, const struct ct_lines_origin *origin);
 
-/* Lines go out as records of `stream` ("stdout", a literal). With `has_records` the stream is that
- * of a program of ours, whose own records are passed on. Files of a filter stay text. */
+/* Write lines as records of `stream` ("stdout", a literal). With `has_records` the stream is that
+ * of a program of ours, whose own records are forwarded. Files of a filter stay text. */
 void ct_lines_record(struct ct_lines *lines, const char *stream, bool has_records);
 void ct_lines_deinit(struct ct_lines *lines);
 
-/* Lines that `filter` (which must live as long) matches are also appended to `matched`, with the
- * prefix whatever `bare` says. */
+/* Append lines that match `filter` (which must live as long) to `matched` as well, always with the
+ * prefix. */
 void ct_lines_filter(struct ct_lines *lines, const struct ct_filter *filter);
 
 /* Take `size` bytes of the stream and append the lines that are complete to `out`, or only remember
  * them when `out` is NULL. Without memory, output is lost and `out->failed` is set. */
 void ct_lines_feed(struct ct_lines *lines, const char *data, size_t size, struct ct_buf *out);
 
-/* The stream has ended: an unfinished line is finished. */
+/* End the stream: an unfinished line is completed. */
 void ct_lines_end(struct ct_lines *lines, struct ct_buf *out);
 
-/* The last `count` complete lines (fewer when CT_TAIL_BYTES held fewer), each with its newline; a
- * view until the next call. */
+/* Return the last `count` complete lines (fewer when CT_TAIL_BYTES held fewer), each with its
+ * newline; a view until the next call. */
 const char *ct_lines_tail(const struct ct_lines *lines, size_t count, size_t *ret_size);
 
 #endif

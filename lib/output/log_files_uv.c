@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 enum {
-    LOOK_MS = 100,  /* how often to look at the writer while something is awaited */
+    POLL_MS = 100,  /* how often to look at the writer while something is awaited */
     SLOW_MS = 3000, /* workers have waited so long that the user should know */
 };
 
@@ -22,7 +22,7 @@ struct ct_log_files {
     struct ct_file_writer *writer; /* NULL before the first file */
     struct ct_output_losses losses;
     bool full; /* and since when; told: a warning has gone out */
-    bool told;
+    bool reported;
     uint64_t full_since_ms;
     struct ct_flush flush; /* while `flushing` */
     bool flushing;
@@ -39,27 +39,27 @@ static void note(struct ct_output_losses *losses, uint32_t count, const char *pa
     losses->count += count;
 }
 
-static void tell_lost(struct ct_log_files *files)
+static void report_lost(struct ct_log_files *files)
 {
     struct ct_writer_report lost;
 
     while (ct_file_writer_report(files->writer, &lost)) {
         note(&files->losses, 1, lost.path, lost.why);
-        ct_log_event(ct_console_told(files->console), CT_LOG_WARN, "log_file_lost",
+        ct_log_event(ct_console_report_log(files->console), CT_LOG_WARN, "log_file_lost",
                      "the log file %s of local rank %u is given up, the job goes on: %s", lost.path,
                      lost.owner, lost.why);
     }
 }
 
-static void tell_slow(struct ct_log_files *files, uint64_t now_ms)
+static void report_slow(struct ct_log_files *files, uint64_t now_ms)
 {
     struct ct_writer_view view;
 
-    if (files->told || !files->full || now_ms - files->full_since_ms < SLOW_MS)
+    if (files->reported || !files->full || now_ms - files->full_since_ms < SLOW_MS)
         return;
-    files->told = true;
+    files->reported = true;
     ct_file_writer_view(files->writer, &view);
-    ct_log_event(ct_console_told(files->console), CT_LOG_WARN, "log_files_slow",
+    ct_log_event(ct_console_report_log(files->console), CT_LOG_WARN, "log_files_slow",
                  "the disk of the log files has not kept up for %.1f s (now at %s): workers wait "
                  "when they print, the job goes on",
                  (double)(now_ms - files->full_since_ms) / 1000, view.path);
@@ -72,7 +72,7 @@ static void watch(struct ct_log_files *files);
 static void end_flush(struct ct_log_files *files)
 {
     files->flushing = false;
-    tell_lost(files);
+    report_lost(files);
     files->flush.flushed(files->flush.context);
 }
 
@@ -96,21 +96,21 @@ static bool is_flushed(struct ct_log_files *files, uint64_t now_ms)
     return true;
 }
 
-static void look(struct ct_log_files *files)
+static void poll(struct ct_log_files *files)
 {
     uint64_t now_ms = uv_now(files->loop);
 
     if (files->writer != NULL)
-        tell_lost(files);
+        report_lost(files);
     if (files->full && !ct_file_writer_full(files->writer)) {
-        if (files->told)
-            ct_log_event(ct_console_told(files->console), CT_LOG_INFO, "log_files_back",
+        if (files->reported)
+            ct_log_event(ct_console_report_log(files->console), CT_LOG_INFO, "log_files_back",
                          "the log files are written again, after %.1f s",
                          (double)(now_ms - files->full_since_ms) / 1000);
-        files->full = files->told = false;
+        files->full = files->reported = false;
         files->on_room(files->context);
     }
-    tell_slow(files, now_ms);
+    report_slow(files, now_ms);
     if (files->flushing && is_flushed(files, now_ms))
         end_flush(files);
     else
@@ -119,19 +119,19 @@ static void look(struct ct_log_files *files)
 
 static void on_wake(uv_async_t *wake)
 {
-    look(wake->data);
+    poll(wake->data);
 }
 
 static void on_timer(uv_timer_t *timer)
 {
-    look(timer->data);
+    poll(timer->data);
 }
 
 /* Look again while there is somebody to tell of time that passes. */
 static void watch(struct ct_log_files *files)
 {
-    if (files->flushing || (files->full && !files->told))
-        (void)uv_timer_start(&files->timer, on_timer, LOOK_MS, 0);
+    if (files->flushing || (files->full && !files->reported))
+        (void)uv_timer_start(&files->timer, on_timer, POLL_MS, 0);
     else
         (void)uv_timer_stop(&files->timer);
 }
@@ -194,7 +194,7 @@ bool ct_log_files_idle(struct ct_log_files *files)
     if (files->writer == NULL || files->given_up)
         return true;
     ct_file_writer_view(files->writer, &view);
-    tell_lost(files); /* the last write may have failed just now */
+    report_lost(files); /* the last write may have failed just now */
     return view.queued == 0;
 }
 

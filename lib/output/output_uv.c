@@ -137,14 +137,14 @@ static void close_output(struct output *output)
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-static bool takes(const struct ct_written *file)
+static bool is_writable(const struct ct_written *file)
 {
     return file != NULL && !ct_written_lost(file);
 }
 
 static bool is_kept(const struct output *output)
 {
-    return takes(output->file) || takes(output->filtered);
+    return is_writable(output->file) || is_writable(output->filtered);
 }
 
 /* Does nobody get what comes here any more, and is its writer to learn it from a broken pipe? */
@@ -335,7 +335,7 @@ void ct_outputs_end(struct ct_outputs *outputs, uint32_t worker)
 }
 
 /* Standard error, or when the worker wrote nothing there, standard output; NULL: neither. */
-static const struct output *last_words(const struct ct_outputs *outputs, uint32_t worker)
+static const struct output *last_output(const struct ct_outputs *outputs, uint32_t worker)
 {
     static const enum ct_console_stream preferred[] = {CT_CONSOLE_ERR, CT_CONSOLE_OUT};
     size_t size;
@@ -357,7 +357,7 @@ static const struct output *last_words(const struct ct_outputs *outputs, uint32_
 void ct_outputs_tail(const struct ct_outputs *outputs, uint32_t worker, size_t lines,
                      struct ct_buf *to)
 {
-    const struct output *output = last_words(outputs, worker);
+    const struct output *output = last_output(outputs, worker);
     size_t size;
 
     if (output == NULL)
@@ -368,7 +368,7 @@ void ct_outputs_tail(const struct ct_outputs *outputs, uint32_t worker, size_t l
 
 bool ct_outputs_shown(const struct ct_outputs *outputs, uint32_t worker)
 {
-    const struct output *output = last_words(outputs, worker);
+    const struct output *output = last_output(outputs, worker);
 
     return output != NULL && output->console;
 }

@@ -35,7 +35,7 @@ struct ct_output_route {
 
 struct ct_outputs;
 
-/* For `workers` workers with two streams each. NULL without memory. */
+/* Create for `workers` workers with two streams each. NULL without memory. */
 struct ct_outputs *ct_outputs_new(uv_loop_t *loop, struct ct_console *console, uint32_t workers,
                                   struct ct_log_files *files);
 
@@ -46,15 +46,14 @@ int ct_output_open(struct ct_outputs *outputs, uint32_t worker, enum ct_console_
                    const struct ct_lines_origin *origin, const struct ct_output_route *route,
                    int *ret_fd, struct ct_error *err);
 
-/* The worker has another rank now: other words go in front of its lines. */
+/* Change the rank of a worker, and so the prefix of its lines. */
 void ct_outputs_rename(struct ct_outputs *outputs, uint32_t worker,
                        const struct ct_lines_origin *origin);
 
-/* Read what the worker's pipes hold now, whatever the console's state: it has ended, its last words
- * are wanted. */
+/* Read the rest of an ended worker's pipes, whatever the console's state. */
 void ct_outputs_drain(struct ct_outputs *outputs, uint32_t worker);
 
-/* The same, then close them: unfinished lines are finished. */
+/* Read likewise, then close the pipes: unfinished lines are completed. */
 void ct_outputs_end(struct ct_outputs *outputs, uint32_t worker);
 
 /* Append the worker's last `lines` lines: those of standard error, or when it wrote none there,
@@ -62,17 +61,18 @@ void ct_outputs_end(struct ct_outputs *outputs, uint32_t worker);
 void ct_outputs_tail(const struct ct_outputs *outputs, uint32_t worker, size_t lines,
                      struct ct_buf *to);
 
-/* Are those lines on the console as well? */
+/* Return whether those lines are on the console as well. */
 bool ct_outputs_shown(const struct ct_outputs *outputs, uint32_t worker);
 
-/* Is output of the worker left in its pipe, because the console or the files take no more? */
+/* Return whether output of the worker is held in its pipe, because the console or the files are
+ * full. */
 bool ct_outputs_held(const struct ct_outputs *outputs, uint32_t worker);
 
-/* The console, or the queue of the files, has room again. */
+/* Resume reading, since the console or the queue of the files has room again. */
 void ct_outputs_room(struct ct_outputs *outputs);
 void ct_outputs_file_room(struct ct_outputs *outputs);
 
-/* Close what is open and free it (the memory goes when the loop has closed the handles). */
+/* Close all handles; freed when the loop has closed them. */
 void ct_outputs_free(struct ct_outputs *outputs);
 
 #endif

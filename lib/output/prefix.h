@@ -24,7 +24,7 @@ struct ct_prefix {
     uint32_t node, rank, local_rank;
 };
 
-/* The text, in `arena`; NULL without memory. */
+/* Return the text, in `arena`; NULL without memory. */
 const char *ct_prefix_text(const struct ct_prefix *prefix, struct ct_arena *arena);
 
 #endif

@@ -54,23 +54,24 @@ struct ct_progress_pace {
     uint32_t epoch;   /* its epoch */
 };
 
-/* Is a line due? Remembers that it was. The first report and the last step are always due. */
+/* Return whether a line is due, and record it as printed. The first report and the last step are
+ * always due. */
 bool ct_progress_due(struct ct_progress_pace *pace, const struct ct_progress *progress,
                      uint64_t now_ms);
 
 /* Append a plain line, without prefix and newline. */
 void ct_progress_print(const struct ct_progress *progress, struct ct_buf *to);
 
-/* Append the live line for a terminal of `columns`: what matters most is left out last, and a bar
- * takes what is left over. It is never wider than columns - 1; 0 columns: nothing. */
+/* Append the live line for a terminal of `columns`: less important fields are left out first, and a
+ * bar fills the rest. It is never wider than columns - 1; 0 columns: nothing. */
 void ct_progress_draw(const struct ct_progress *progress, size_t columns, bool coloured,
                       struct ct_buf *to);
 
-/* Append what an evaluation found, without newline: a perplexity, or else an accuracy; in colour
+/* Append the result of an evaluation, without newline: a perplexity, or else an accuracy; in colour
  * when it is the best so far. */
 void ct_progress_print_eval(const struct ct_progress_eval *eval, bool coloured, struct ct_buf *to);
 
-/* Three digits and a unit of thousands: "0.12", "52.1k", "3.40M". */
+/* Append a rate with three digits and a unit of thousands: "0.12", "52.1k", "3.40M". */
 void ct_progress_print_rate(double rate, struct ct_buf *to);
 
 #endif

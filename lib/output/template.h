@@ -20,7 +20,7 @@ struct ct_template_value {
 void ct_template_expand(const char *text, const struct ct_template_value *values, size_t count,
                         struct ct_buf *to);
 
-/* Does `text` hold one of the names? */
+/* Return whether `text` contains one of the names. */
 bool ct_template_uses(const char *text, const struct ct_template_value *values, size_t count);
 
 #endif

@@ -5,7 +5,8 @@
 #include "graph/model.h"
 #include "recipe/recipe.h"
 
-/* The layers of cfg->model.layers, in `arena`. CT_ECONFIG for what is no layer, with its place. */
+/* Return the layers of cfg->model.layers, in `arena`. 0; CT_ECONFIG for an unknown layer, with its
+ * place. */
 int ct_recipe_layers(struct ct_layers_spec *ret_spec, const struct ct_config *cfg,
                      struct ct_arena *arena, struct ct_error *err);
 

@@ -10,7 +10,7 @@ enum {
     CT_RPC_CALLERS = 1024,
 };
 
-/* A connection whose peer sends as `from`. */
+/* Return the options of a connection whose peer sends as `from`. */
 static inline struct ct_conn_options ct_rpc_conn_options(const struct ct_rpc_options *options,
                                                          unsigned from)
 {

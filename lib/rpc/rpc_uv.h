@@ -7,7 +7,6 @@
  *     on_answer(0, body)         <-- ANSWER id ---   ct_rpc_answer(caller, id, body)
  *     on_answer(code, sentence)  <-- ANSWER id ---   ct_rpc_refuse(caller, id, code, sentence)
  *     on_answer(CT_ETIMEOUT)     the call's time is over: a late answer is dropped
- *     on_answer(CT_ECLOSED)      the server is gone: so ends every call that is open
  *     on_answer(CT_ECLOSED)      the server is gone: every open call ends this way
  *
  * Every call ends exactly once. Answers may come in any order. The service defines its methods and
@@ -17,7 +16,7 @@
  * connection, and a caller that makes more is disconnected; `queue_limit` bytes are queued for a
  * peer that does not read. So a server holds at most that for each of its callers.
  *
- * Both ends run on the thread of a libuv loop, and callbacks may call anything here. Nothing
+ * Both ends run on the thread of a libuv loop, and callbacks may call anything here. No function
  * blocks, logs or exits. */
 #ifndef CT_RPC_RPC_UV_H
 #define CT_RPC_RPC_UV_H
@@ -62,7 +61,8 @@ int ct_rpc_dial(uv_loop_t *loop, const struct ct_endpoint *endpoint,
                 const struct ct_rpc_options *options, struct ct_rpc_client **ret_client,
                 struct ct_error *err);
 
-/* May calls be made? And why none can be made any more: code 0 while there is hope. */
+/* Return whether calls can be made; return why none can be made any more, code 0 while the client
+ * still tries. */
 bool ct_rpc_is_open(const struct ct_rpc_client *client);
 const struct ct_error *ct_rpc_failure(const struct ct_rpc_client *client);
 
@@ -79,8 +79,8 @@ struct ct_rpc_request {
 int ct_rpc_start(struct ct_rpc_client *client, const struct ct_rpc_request *request,
                  struct ct_error *err);
 
-/* The end: open calls are dropped without a callback. Frees itself once the loop has run. NULL is
- * fine. */
+/* Hang up: open calls are dropped without a callback. Freed by a later iteration of the loop. NULL
+ * is ignored. */
 void ct_rpc_hang_up(struct ct_rpc_client *client);
 
 /* ---- server ---------------------------------------------------------------------------------- */
@@ -89,9 +89,10 @@ struct ct_rpc_server;
 struct ct_rpc_caller; /* one connection; valid until its on_gone has returned */
 
 struct ct_rpc_service {
-    /* A call: `call` and its body are gone when this returns. The answer may be given in here. */
+    /* Called for each call; `call` and its body are valid until it returns. It may answer at
+     * once. */
     void (*on_call)(void *context, struct ct_rpc_caller *caller, const struct ct_msg_call *call);
-    /* The caller has hung up or is lost. Not told for what ct_rpc_stop ends. */
+    /* The caller has hung up or is lost. Not called for connections that ct_rpc_stop closes. */
     void (*on_gone)(void *context, struct ct_rpc_caller *caller, const struct ct_error *why);
     void *context;
 };
@@ -101,24 +102,24 @@ int ct_rpc_serve(uv_loop_t *loop, const struct ct_endpoint *endpoint,
                  const struct ct_rpc_options *options, const struct ct_rpc_service *service,
                  struct ct_rpc_server **ret_server, struct ct_error *err);
 
-/* What it listens on, with the real port. */
+/* Return the address that it listens on, with the actual port. */
 const struct ct_endpoint *ct_rpc_server_endpoint(const struct ct_rpc_server *server);
 
 /* Answer call `id`, which is open on this caller. 0; CT_ECLOSED when it has just been lost. */
 int ct_rpc_answer(struct ct_rpc_caller *caller, uint64_t id, struct ct_bytes body);
 
-/* Say that it failed: `code` is negative, the sentence is cut where it is too long. */
+/* Answer with a failure: `code` is negative, the sentence is truncated if too long. */
 int ct_rpc_refuse(struct ct_rpc_caller *caller, uint64_t id, int code, const char *sentence);
 
-/* What the service attached to a caller. */
+/* Return the service's pointer of a caller. */
 void *ct_rpc_caller_user(const struct ct_rpc_caller *caller);
 void ct_rpc_caller_set_user(struct ct_rpc_caller *caller, void *user);
 
-/* Hang up on one. on_gone follows, not from inside. */
+/* Close one caller's connection. on_gone follows, not from inside. */
 void ct_rpc_drop(struct ct_rpc_caller *caller, int code, const char *sentence);
 
 /* Listen no more, write out the answers that were given, and hang up on all. Frees itself once the
- * loop has run. NULL is fine. */
+ * loop has run. NULL is ignored. */
 void ct_rpc_stop(struct ct_rpc_server *server);
 
 #endif

@@ -105,7 +105,7 @@ static void print_srun(const struct ct_batch *batch, struct ct_buf *to)
         (void)ct_buf_puts(to, " --key_file \"$key\"");
     if (batch->requeue)
         (void)ct_buf_puts(to, " --requeue_signals USR1 --grace 45s");
-    for (const char *const *word = batch->words; *word != NULL; word++) {
+    for (const char *const *word = batch->arguments; *word != NULL; word++) {
         (void)ct_buf_puts(to, " ");
         ct_batch_quote(*word, to);
     }

@@ -25,7 +25,7 @@ struct ct_batch {
     const char *const *sbatch; /* more directives, "--time=1:00:00", each in place of one from here
                                 * with the same name */
     size_t sbatch_count;
-    const char *const *words; /* of ctrun, after its name, NULL-terminated */
+    const char *const *arguments; /* of ctrun, after its name, NULL-terminated */
 };
 
 /* Append the script. */

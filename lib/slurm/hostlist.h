@@ -19,8 +19,8 @@ enum {
     CT_HOSTLIST_NAME = 256,  /* room for a name */
 };
 
-/* The hosts that `text` names, in the arena. 0; CT_EUSAGE for what is no list (a sentence with the
- * place); CT_ELIMIT above CT_HOSTLIST_MAX; CT_ENOMEM. */
+/* Expand a host list, in the arena. 0; CT_EUSAGE for an invalid list (a sentence with the place);
+ * CT_ELIMIT above CT_HOSTLIST_MAX; CT_ENOMEM. */
 int ct_hostlist_expand(const char *text, struct ct_arena *arena, const char *const **ret_hosts,
                        size_t *ret_count, struct ct_error *err);
 

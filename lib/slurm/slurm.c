@@ -222,58 +222,58 @@ static int check_tasks(const struct ct_slurm *slurm, struct ct_error *err)
     return 0;
 }
 
-static int check_nodes(const struct ct_slurm *slurm, const struct ct_slurm_request *wish,
+static int check_nodes(const struct ct_slurm *slurm, const struct ct_slurm_request *request,
                        struct ct_error *err)
 {
-    bool elastic = wish->min_nodes < wish->max_nodes;
+    bool elastic = request->min_nodes < request->max_nodes;
 
-    if (wish->standalone && slurm->nodes > 1)
+    if (request->standalone && slurm->nodes > 1)
         return ct_error_set(err, CT_EUSAGE,
                             "standalone would make a job of its own on each of Slurm's %u nodes: "
                             "leave it out, or run ctrun under `env -u SLURM_JOB_ID`",
                             slurm->nodes);
-    if (!wish->nodes_given)
+    if (!request->nodes_given)
         return 0;
-    if (wish->min_nodes > slurm->nodes || (!elastic && wish->max_nodes != slurm->nodes))
+    if (request->min_nodes > slurm->nodes || (!elastic && request->max_nodes != slurm->nodes))
         return ct_error_set(err, CT_EUSAGE,
                             "nnodes asks for %" PRId64 " nodes, but Slurm runs this %s on %u: "
                             "leave nnodes out, or give %s --nodes=%" PRId64,
-                            wish->min_nodes, slurm->place == CT_SLURM_TASK ? "step" : "job",
+                            request->min_nodes, slurm->place == CT_SLURM_TASK ? "step" : "job",
                             slurm->nodes, slurm->place == CT_SLURM_TASK ? "srun" : "sbatch",
-                            wish->min_nodes);
+                            request->min_nodes);
     return 0;
 }
 
 /* Here ctrun runs once, unless the script starts it elsewhere by means of its own. */
-static int check_batch(const struct ct_slurm *slurm, const struct ct_slurm_request *wish,
+static int check_batch(const struct ct_slurm *slurm, const struct ct_slurm_request *request,
                        struct ct_error *err)
 {
-    if (slurm->nodes <= 1 || wish->standalone)
+    if (slurm->nodes <= 1 || request->standalone)
         return 0;
-    if (wish->nodes_given && wish->max_nodes > 1)
-        return check_nodes(slurm, wish, err);
+    if (request->nodes_given && request->max_nodes > 1)
+        return check_nodes(slurm, request, err);
     return ct_error_set(err, CT_EUSAGE,
                         "Slurm gave this job %u nodes, but ctrun was started on one alone: start "
                         "it with `srun ctrun`, or give --standalone to use this one",
                         slurm->nodes);
 }
 
-int ct_slurm_check(const struct ct_slurm *slurm, const struct ct_slurm_request *wish,
+int ct_slurm_check(const struct ct_slurm *slurm, const struct ct_slurm_request *request,
                    struct ct_error *err)
 {
     if (slurm->place == CT_SLURM_NONE)
         return 0;
     if (slurm->place == CT_SLURM_BATCH)
-        return check_batch(slurm, wish, err);
+        return check_batch(slurm, request, err);
     int rc = check_tasks(slurm, err);
     if (rc == 0)
-        rc = check_nodes(slurm, wish, err);
+        rc = check_nodes(slurm, request, err);
     if (rc != 0)
         return rc;
-    if (wish->node_rank >= 0 && wish->node_rank != slurm->node_rank)
+    if (request->node_rank >= 0 && request->node_rank != slurm->node_rank)
         return ct_error_set(err, CT_EUSAGE,
                             "node_rank is %" PRId64 ", but this is Slurm's node %u: leave it out",
-                            wish->node_rank, slurm->node_rank);
+                            request->node_rank, slurm->node_rank);
     return 0;
 }
 

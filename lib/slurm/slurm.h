@@ -44,7 +44,7 @@ struct ct_slurm {
 int ct_slurm_read(char *const *env, struct ct_arena *arena, struct ct_slurm *ret_slurm,
                   struct ct_error *err);
 
-/* What the user asked for, as far as Slurm may contradict it. */
+/* The user's settings that Slurm may contradict. */
 struct ct_slurm_request {
     bool nodes_given;
     int64_t min_nodes, max_nodes;
@@ -52,26 +52,26 @@ struct ct_slurm_request {
     bool standalone;
 };
 
-/* May ctrun do what is wished here? 0, or CT_EUSAGE: one sentence, with the remedy. A batch script
- * of several nodes may start ctrun by other means than srun, if it says how many nodes there are.
- */
-int ct_slurm_check(const struct ct_slurm *slurm, const struct ct_slurm_request *wish,
+/* Check that Slurm's allocation allows `request`. 0, or CT_EUSAGE: one sentence, with the remedy. A
+ * batch script of several nodes may start ctrun by other means than srun if the number of nodes is
+ * given. */
+int ct_slurm_check(const struct ct_slurm *slurm, const struct ct_slurm_request *request,
                    struct ct_error *err);
 
-/* "4711.0", "4711_3.0" for a task of a job array, without the step in a batch script: the job's
- * name for the rendezvous. In the arena; NULL without memory. */
+/* Return the job's name for the rendezvous: "4711.0", "4711_3.0" for a task of a job array, without
+ * the step in a batch script. In the arena; NULL without memory. */
 const char *ct_slurm_run_id(const struct ct_slurm *slurm, struct ct_arena *arena);
 
-/* The port where the nodes meet: the same on all of them, another for other steps in all
- * likelihood, below the ephemeral ones. */
+/* Return the port of the rendezvous: the same on all nodes, most likely another for other steps,
+ * below the ephemeral ones. */
 uint16_t ct_slurm_port(const struct ct_slurm *slurm);
 
-/* How many CPUs Slurm gave ctrun and its workers on this node, whether it binds them or not; 0: not
- * said. */
+/* Return the number of CPUs that Slurm allocated to ctrun and its workers on this node, whether it
+ * binds them or not; 0 if unknown. */
 uint32_t ct_slurm_cpus(const struct ct_slurm *slurm);
 
-/* How many tasks node `node` has in SLURM_TASKS_PER_NODE's form, "2(x3),1". 0, or CT_EUSAGE for
- * what has another form or too few nodes. */
+/* Return the tasks of node `node` in SLURM_TASKS_PER_NODE's form, "2(x3),1". 0, or CT_EUSAGE for
+ * another form or too few nodes. */
 int ct_slurm_tasks_of(const char *text, uint32_t node, uint32_t *ret_tasks);
 
 #endif

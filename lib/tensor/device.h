@@ -38,8 +38,8 @@ struct ct_device;
 struct ct_mark;      /* a moment of a queue */
 struct ct_recording; /* ops that were run once, to be run again at once */
 
-/* One kind of device. What its queues run at once, in the caller's thread, has NULL for all that is
- * about time: prepare, beside, marks, finish, recordings. */
+/* One kind of device. A synchronous one, which runs ops in the caller's thread, has NULL for
+ * prepare, beside, marks, finish and recordings. */
 struct ct_device_table {
     const char *name; /* "cpu" */
     bool on_host;     /* computes in the host's memory, wherever that was allocated */
@@ -72,27 +72,27 @@ struct ct_device_table {
     void (*recording_free)(struct ct_recording *recording);
 };
 
-/* The head of every device; what follows belongs to its kind. */
+/* The head of every device; the fields of its kind follow. */
 struct ct_device {
     const struct ct_device_table *table;
 };
 
-/* NULL is taken. Memory of the device must have been released. */
+/* Free a device; NULL is ignored. Its memory must have been released. */
 void ct_device_free(struct ct_device *device);
 
-/* An arena of `bytes` (> 0), zeroed, aligned to CT_DEVICE_ALIGN. CT_ENOMEM with the size in `err`.
- */
+/* Allocate an arena of `bytes` (> 0), zeroed, aligned to CT_DEVICE_ALIGN. CT_ENOMEM with the size
+ * in `err`. */
 int ct_device_alloc(struct ct_device *device, size_t bytes, void **ret_memory,
                     struct ct_error *err);
 
-/* Gives an arena back; `bytes` as allocated. NULL is taken. */
+/* Release an arena; `bytes` as allocated. NULL is ignored. */
 void ct_device_release(struct ct_device *device, void *memory, size_t bytes);
 
 /* Copies between the host and the device; the host's memory may be used again on return. */
 void ct_device_copy_in(struct ct_device *device, void *to, const void *from, size_t bytes);
 void ct_device_copy_out(struct ct_device *device, void *to, const void *from, size_t bytes);
 
-/* Whether the device has a kernel of `op` for operands of `dtype` (T in op.def). */
+/* Return whether the device has a kernel of `op` for operands of `dtype` (T in op.def). */
 bool ct_device_has(const struct ct_device *device, enum ct_op_kind op, enum ct_dtype dtype);
 
 /* Run one op. The device has it, `args` have passed ct_op_check, and it is prepared: once, when
@@ -113,36 +113,35 @@ void ct_device_unreach(struct ct_device *device, void *memory);
 
 /* ---- queues and time ------------------------------------------------------------------------ */
 
-/* Another queue over the same memory, for another thread; freed before `device`. It prepares its
- * own ops. */
+/* Create another queue over the same memory, for another thread; free it before `device`. It
+ * prepares its own ops. */
 int ct_device_beside(struct ct_device *device, struct ct_device **ret_device, struct ct_error *err);
 
 /* Wait until all that was run is done. 0, or the first failure since the last call, with the op
  * where it is known: CT_EDEVICE. A device that has failed stays so. */
 int ct_device_finish(struct ct_device *device, struct ct_error *err);
 
-/* A mark of `device` or of one beside it. *ret_mark is NULL where a device needs none; the others
- * take that. */
+/* Create a mark of `device` or of one beside it. *ret_mark is NULL where a device needs none, which
+ * the other functions accept. */
 int ct_device_mark_new(struct ct_device *device, struct ct_mark **ret_mark, struct ct_error *err);
 void ct_device_mark_free(struct ct_device *device, struct ct_mark *mark);
 
-/* `mark` is, from now on, the moment when all that was run on this queue before is done. */
+/* Set `mark` to the completion of all earlier ops of this queue. */
 void ct_device_mark(struct ct_device *device, struct ct_mark *mark);
 
-/* What is run on this queue from here on starts after `mark`, which was set (by a call that has
- * returned). */
+/* Make later ops of this queue wait for `mark`, which was set (by a call that has returned). */
 void ct_device_await(struct ct_device *device, const struct ct_mark *mark);
 
-/* The queue as the device's libraries, and its accel, know it (a cudaStream_t); or NULL. */
+/* Return the queue's handle for the device's libraries and its accel (a cudaStream_t), or NULL. */
 void *ct_device_stream(struct ct_device *device);
 
-/* What collectives need to work on the device's memory, for as long as the process lives; NULL for
- * a device on the host. */
+/* Return the interface by which collectives use the device's memory; it lives as long as the
+ * process. NULL for a device on the host. */
 const struct ct_accel *ct_device_accel(struct ct_device *device);
 
-/* Can the device record? Then what is run between these two is not run but kept, to be run at once
- * by every ct_device_replay, on the same memory. Only ct_device_run in between. A recording goes
- * before the arenas that it works on. */
+/* Return whether the device can record. Ops between begin and end are then recorded instead of run,
+ * and every ct_device_replay runs them on the same memory. Only ct_device_run may be called in
+ * between. Free a recording before the arenas that it uses. */
 bool ct_device_can_record(const struct ct_device *device);
 int ct_device_record(struct ct_device *device, struct ct_error *err);
 int ct_device_record_end(struct ct_device *device, struct ct_recording **ret_recording,
@@ -160,12 +159,12 @@ struct ct_cpu_options {
     enum ct_cpu_isa isa; /* CT_CPU_AUTO: the best that this machine runs */
 };
 
-/* A CPU device. `options` may be NULL (all zero). CT_EUNSUPPORTED for an instruction set that the
- * machine lacks, CT_EUSAGE for a bad number of threads, CT_ENOMEM. */
+/* Create a CPU device. `options` may be NULL (all zero). CT_EUNSUPPORTED for an instruction set
+ * that the machine lacks, CT_EUSAGE for a bad number of threads, CT_ENOMEM. */
 int ct_device_cpu_new(const struct ct_cpu_options *options, struct ct_device **ret_device,
                       struct ct_error *err);
 
-/* The best instruction set that this machine runs, and the name of one ("avx512"). */
+/* Return the best instruction set that this machine runs, and the name of one ("avx512"). */
 enum ct_cpu_isa ct_cpu_isa_best(void);
 const char *ct_cpu_isa_name(enum ct_cpu_isa isa);
 

@@ -57,11 +57,12 @@ struct ct_op_info {
     uint32_t attributes;  /* bit 1 << CT_ATTR_x for each attribute it reads */
 };
 
-/* Never NULL; `op` and `id` are in range (asserted). */
+/* Return the row of an op, or of an attribute; never NULL; `op` and `id` are in range
+ * (asserted). */
 const struct ct_op_info *ct_op_info(enum ct_op_kind op);
 const struct ct_attr_info *ct_attr_info(enum ct_attr_id id);
 
-/* The op called `name`, or -1. */
+/* Return the op called `name`, or -1. */
 int ct_op_find(const char *name);
 
 /* Types of an operand that depend on the op's T, beside those of enum ct_dtype. */
@@ -81,7 +82,7 @@ struct ct_operands {
     struct ct_operand in[CT_OP_MAX_IN], out[CT_OP_MAX_OUT];
 };
 
-/* The operands of `op`, read from its row. */
+/* Parse the operands of `op` from its row. */
 void ct_op_operands(enum ct_op_kind op, struct ct_operands *ret_operands);
 
 /* The 16-bit floats: kernels compute with them in F32 and round once. */
@@ -90,21 +91,21 @@ static inline bool ct_dtype_is_narrow(enum ct_dtype dtype)
     return dtype == CT_BF16 || dtype == CT_F16;
 }
 
-/* What `wide` stands for in an op of type `dtype`, and the type of an operand of it. */
+/* Return the type that `wide` stands for in an op of type `dtype`, and the type of an operand. */
 static inline enum ct_dtype ct_dtype_wide(enum ct_dtype dtype)
 {
     return ct_dtype_is_narrow(dtype) ? CT_F32 : dtype;
 }
 
-/* Whether `op` adds to output `output` where its attribute `accumulate` is set. */
+/* Return whether `op` adds to output `output` where its attribute `accumulate` is set. */
 bool ct_op_adds_to(enum ct_op_kind op, int output);
 
-/* Whether `op` is one that devices may have for operands of 16 bits. */
+/* Return whether `op` is one that devices may have for operands of 16 bits. */
 bool ct_op_narrows(enum ct_op_kind op);
 
 enum ct_dtype ct_operand_dtype(const struct ct_operand *operand, enum ct_dtype dtype);
 
-/* What an op is run with. An optional operand that is not given has data == NULL. */
+/* The operands of an op. An absent optional operand has data == NULL. */
 struct ct_kernel_args {
     struct ct_tensor in[CT_OP_MAX_IN];
     struct ct_tensor out[CT_OP_MAX_OUT];
@@ -119,14 +120,15 @@ struct ct_op_part {
 
 enum { CT_OP_MAX_PARTS = 3 };
 
-/* The ops that `op` stands for, in their order, for devices that have no kernel of the whole; how
- * many they are, 0 for an op that stands for itself. What one gives another may read; the last may
- * lie where its in-place input does. */
+/* Decompose `op` into its parts, in order, for devices without a kernel of the whole. Returns their
+ * number, 0 for an op that has no parts. A part may read the result of another; the last may lie
+ * where its in-place input does. */
 int ct_op_parts(enum ct_op_kind op, const struct ct_kernel_args *args,
                 struct ct_op_part ret_parts[CT_OP_MAX_PARTS]);
 
-/* Whether `args` fit the row of `op` with T = `dtype`: present, of the right type, with sizes that
- * agree. 0, or CT_EBUG with a sentence in `err` (may be NULL) that names op, operand and sizes. */
+/* Check that `args` fit the row of `op` with T = `dtype`: present, of the right type, with sizes
+ * that agree. 0, or CT_EBUG with a sentence in `err` (may be NULL) that names op, operand and
+ * sizes. */
 int ct_op_check(enum ct_op_kind op, enum ct_dtype dtype, const struct ct_kernel_args *args,
                 struct ct_error *err);
 

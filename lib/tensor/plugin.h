@@ -2,7 +2,7 @@
  *
  *     asked in this order: is the library's file there, the driver, a GPU? Are these new enough?
  *
- *     wish    yes to all                    no, at one of them
+ *     kind    yes to all                    no, at one of them
  *     auto    libctrun_cuda.so's device     the CPU, and why
  *     cuda    libctrun_cuda.so's device     an error: the same sentence
  *     cpu     the CPU (nothing is asked)
@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-/* What libctrun_cuda.so has under the name CT_DEVICE_PLUGIN. */
+/* The symbol CT_DEVICE_PLUGIN of libctrun_cuda.so. */
 struct ct_device_plugin {
     uint32_t version; /* CT_DEVICE_PLUGIN_VERSION, */
     uint32_t ops;     /* CT_OP_COUNT, */
@@ -41,13 +41,13 @@ struct ct_device_request {
     const char *driver;  /* NULL: libcuda.so.1 */
 };
 
-/* A device as wished. `ret_why` gets why it is not CUDA's, when the choice was free; its code is 0
- * otherwise. 0, CT_EUNSUPPORTED with the sentence, or what ct_device_cpu_new says. */
+/* Open the requested device. `ret_why` gets why it is not CUDA's, when the choice was free; its
+ * code is 0 otherwise. 0, CT_EUNSUPPORTED with the sentence, or the error of ct_device_cpu_new. */
 int ct_device_open(const struct ct_device_request *request, struct ct_device **ret_device,
                    struct ct_error *ret_why, struct ct_error *err);
 
-/* Is there what `cuda` needs in any case, library and driver? Nothing is started, and where the
- * kernel shows cards the driver is believed. 0, or CT_EUNSUPPORTED with the sentence. */
+/* Check for the library and driver that `cuda` needs, without starting them; where the kernel shows
+ * cards, a driver is assumed. 0, or CT_EUNSUPPORTED with the sentence. */
 int ct_device_probe(const struct ct_device_request *request, bool has_cards, struct ct_error *err);
 
 #ifdef __cplusplus

@@ -47,25 +47,26 @@ static inline struct ct_shape ct_shape2(int64_t rows, int64_t columns)
 
 bool ct_shape_equal(struct ct_shape a, struct ct_shape b);
 
-/* The product of all sizes, which are >= 0 and whose product fits an int64_t (asserted). */
+/* Return the product of all sizes, which are >= 0 and whose product fits an int64_t (asserted). */
 int64_t ct_shape_elements(struct ct_shape shape);
 
-/* The product of all sizes but the last: a [2, 3, 4] tensor has 6 rows of 4. One row for [n]. */
+/* Return the product of all sizes but the last: a [2, 3, 4] tensor has 6 rows of 4. One row for
+ * [n]. */
 int64_t ct_shape_rows(struct ct_shape shape);
 
-/* The last size: the length of a row; 1 for a shape without dimensions. */
+/* Return the last size: the length of a row; 1 for a shape without dimensions. */
 int64_t ct_shape_columns(struct ct_shape shape);
 
-/* "[32, 64]" into `text` (cut to `room`); returns `text`. */
+/* Write "[32, 64]" into `text` (cut to `room`); returns `text`. */
 char *ct_shape_print(struct ct_shape shape, char *text, size_t room);
 
-/* Bytes that the tensor's elements occupy. */
+/* Return the bytes that the tensor's elements occupy. */
 size_t ct_tensor_bytes(const struct ct_tensor *tensor);
 
-/* Elements first .. first + count - 1 of the flattened tensor as a [count] view. */
+/* Return elements first .. first + count - 1 of the flattened tensor as a [count] view. */
 struct ct_tensor ct_tensor_range(const struct ct_tensor *tensor, int64_t first, int64_t count);
 
-/* Rows first .. first + count - 1 (along the outermost dimension) as a view. */
+/* Return rows first .. first + count - 1 (along the outermost dimension) as a view. */
 struct ct_tensor ct_tensor_slice(const struct ct_tensor *tensor, int64_t first, int64_t count);
 
 #ifdef __cplusplus

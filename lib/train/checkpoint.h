@@ -34,7 +34,7 @@
 
 enum { CT_CKPT_MAX_FILES = 8 };
 
-/* What state.json holds besides the files. */
+/* The contents of state.json besides the files. */
 struct ct_ckpt_state {
     uint64_t step;     /* completed */
     uint64_t position; /* samples consumed: the sampler's whole state */
@@ -58,7 +58,7 @@ struct ct_ckpt_file {
     size_t count;
 };
 
-/* What is saved, by the functions of checkpoint_parts.h. */
+/* A checkpoint to be saved by the functions of checkpoint_parts.h. */
 struct ct_ckpt_save {
     const char *dir; /* made when missing */
     struct ct_ckpt_state state;
@@ -68,23 +68,22 @@ struct ct_ckpt_save {
     uint64_t keep_every; /* those of steps that it divides stay as well; 0: of none */
 };
 
-/* Let readers see what was saved: it becomes the newest, and older ones go. CT_EFENCED when a later
- * round has published. */
+/* Publish a saved checkpoint: it becomes the newest, and outdated ones are removed. 0; CT_EFENCED
+ * when a later round has published. */
 int ct_ckpt_publish(const struct ct_ckpt_save *save, struct ct_error *err);
 
-/* The directory of one step's checkpoint, which need not be there. */
+/* Return the directory of one step's checkpoint, which need not exist. */
 int ct_ckpt_path(const char *dir, uint64_t step, char ret_path[PATH_MAX], struct ct_error *err);
 
-/* The newest checkpoint of `dir`: what `latest` names, or else the highest step_XXXXXXXX.
- * CT_ENOTFOUND when there is none. */
+/* Return the newest checkpoint of `dir`: the one named by `latest`, or else the highest
+ * step_XXXXXXXX. 0; CT_ENOTFOUND if none. */
 int ct_ckpt_latest(const char *dir, char ret_path[PATH_MAX], struct ct_error *err);
 
 /* Read the state of the checkpoint directory `path` and check every file's size and checksum.
- * CT_ENOINPUT (nothing there), CT_EDATA (no checkpoint; or which file,
- * and what is wrong with it). */
+ * CT_ENOINPUT (no such path), CT_EDATA (no checkpoint; or the file and its defect). */
 int ct_ckpt_open(const char *path, struct ct_ckpt_state *ret, struct ct_error *err);
 
-/* Whether the checkpoint directory `path` has a file called `name`. */
+/* Return whether the checkpoint directory `path` has a file called `name`. */
 bool ct_ckpt_holds(const char *path, const char *name);
 
 /* Fill the tensors of `files` from the checkpoint; names, types and shapes must match exactly.

@@ -22,20 +22,20 @@ struct ct_ckpt_sums {
     size_t count;
 };
 
-/* "step_00000120" */
+/* Write the name of a step's directory, "step_00000120". */
 void ct_ckpt_name(uint64_t step, char name[32]);
 
-/* The step of a directory's name; false for any other name. */
+/* Parse the step of a directory's name; false for any other name. */
 bool ct_ckpt_name_step(const char *name, uint64_t *ret_step);
 
-/* The steps of the checkpoints in `dir`, rising; the array is the caller's to free. A missing `dir`
- * has none. 0, CT_ENOMEM or a negative errno. */
+/* Return the steps of the checkpoints in `dir`, ascending; the caller frees the array. A missing
+ * `dir` has none. 0, CT_ENOMEM or a negative errno. */
 int ct_ckpt_list(const char *dir, uint64_t **ret_steps, size_t *ret_count);
 
-/* dir/name into `path`; CT_EUSAGE when it is too long. */
+/* Write dir/name into `path`. 0; CT_EUSAGE when it is too long. */
 int ct_ckpt_join(char path[PATH_MAX], const char *dir, const char *name, struct ct_error *err);
 
-/* The folder that `save` is written to before it gets its name. */
+/* Return the temporary folder of `save`. */
 int ct_ckpt_temporary(const struct ct_ckpt_save *save, char folder[PATH_MAX], struct ct_error *err);
 
 /* Write state.json into `folder`, flushed with the folder. 0 or a negative code. */
@@ -45,18 +45,18 @@ int ct_ckpt_state_write(const char *folder, const struct ct_ckpt_state *state,
 /* Put `temporary` in the place of `path`. An older checkpoint of the same step is exchanged and
  * then removed; where the file system cannot exchange, it is removed first. CT_EFENCED when a later
  * round wrote the one that is there, else 0 or a negative code. */
-int ct_ckpt_settle(const char *temporary, const char *path, const struct ct_ckpt_state *mine);
+int ct_ckpt_complete(const char *temporary, const char *path, const struct ct_ckpt_state *mine);
 
-/* state.json as text. Its last member is the checksum of all bytes before it. */
+/* Print state.json. Its last member is the checksum of all bytes before it. */
 int ct_ckpt_state_print(struct ct_buf *buf, const struct ct_ckpt_state *state,
                         const struct ct_ckpt_sums *sums);
 
-/* The reverse; `path` is for messages. CT_EDATA. */
+/* Parse the same text; `path` is for messages. 0 or CT_EDATA. */
 int ct_ckpt_state_parse(struct ct_ckpt_state *ret, struct ct_ckpt_sums *ret_sums, const char *path,
                         const struct ct_buf *text, struct ct_error *err);
 
-/* state.json of the checkpoint directory `path`. As ct_ckpt_open, but no other file is looked at.
- */
+/* Read state.json of the checkpoint directory `path`. As ct_ckpt_open, but without reading other
+ * files. */
 int ct_ckpt_state_read(struct ct_ckpt_state *ret, struct ct_ckpt_sums *ret_sums, const char *path,
                        struct ct_error *err);
 

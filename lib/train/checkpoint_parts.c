@@ -260,7 +260,7 @@ int ct_ckpt_end(const struct ct_ckpt_save *save, const struct ct_ckpt_places *pl
     if (code == 0)
         code = ct_ckpt_state_write(folder, &save->state, &sums);
     if (code == 0)
-        code = ct_ckpt_settle(folder, path, &save->state);
+        code = ct_ckpt_complete(folder, path, &save->state);
     if (code == CT_EFENCED) {
         (void)ct_ckpt_abandon(save, "", NULL);
         return ct_error_set(err, code, "checkpoint %s: a later round has written it already", path);

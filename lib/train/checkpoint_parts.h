@@ -34,17 +34,17 @@ struct ct_ckpt_part {
     char *data;
 };
 
-/* What one process adds to the checksum of each file. */
+/* One process's share of the checksum of each file. */
 struct ct_ckpt_shares {
     uint32_t crc32c[CT_CKPT_MAX_FILES];
 };
 
-/* Where the tensors of `files` are put. No file is looked at. CT_ENOMEM, CT_EBUG. */
+/* Compute the places of the tensors of `files`, without reading a file. 0, CT_ENOMEM, CT_EBUG. */
 int ct_ckpt_place(struct ct_ckpt_places *ret, const struct ct_ckpt_file *files, size_t file_count,
                   struct ct_error *err);
 
-/* Where they lie in the checkpoint directory `path`; names, types and shapes must match exactly.
- * CT_EDATA. */
+/* Find their places in the checkpoint directory `path`; names, types and shapes must match exactly.
+ * 0 or CT_EDATA. */
 int ct_ckpt_find(struct ct_ckpt_places *ret, const char *path, const struct ct_ckpt_file *files,
                  size_t file_count, struct ct_error *err);
 
@@ -52,44 +52,45 @@ void ct_ckpt_places_deinit(struct ct_ckpt_places *places);
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-/* The first writer's start; `ret` gets its shares: the headers'. CT_ECANTCREAT or CT_EIO: the
- * sentence says that the older checkpoints are intact. */
+/* Begin a checkpoint, as the first writer; `ret` gets its shares: the headers'. CT_ECANTCREAT or
+ * CT_EIO, with a sentence that the older checkpoints are intact. */
 int ct_ckpt_begin(const struct ct_ckpt_save *save, struct ct_ckpt_shares *ret,
                   struct ct_error *err);
 
-/* Write `parts`, which do not overlap, flush the files and add to `shares`. Nothing of save->files
- * but the names is looked at, and of the tensors nothing: places may be freed before. CT_ECLOSED
- * when *cancel (may be NULL) became true, else CT_EIO with what is wrong with which file. */
+/* Write `parts`, which do not overlap, flush the files and add to `shares`. Of save->files only the
+ * names are read, the tensors not at all: their memory may be freed before. CT_ECLOSED when *cancel
+ * (may be NULL) became true, CT_EIO with the file and the reason. */
 int ct_ckpt_write(const struct ct_ckpt_save *save, const struct ct_ckpt_places *places,
                   const struct ct_ckpt_part *parts, size_t count, const atomic_bool *cancel,
                   struct ct_ckpt_shares *shares, struct ct_error *err);
 
-/* The first writer's end, all parts being on disk and `shares` the XOR of all; `ret_digest` (may be
- * NULL) gets the digest of the tensors, the same for the same bits. Readers do not see the
- * checkpoint before ct_ckpt_publish. One of the same step is replaced, but not a later round's:
- * CT_EFENCED. Else fails as ct_ckpt_begin does. */
+/* End a checkpoint, as the first writer, once all parts are on disk; `shares` is the XOR of all;
+ * `ret_digest` (may be NULL) gets the digest of the tensors, the same for the same bits. Readers do
+ * not see the checkpoint before ct_ckpt_publish. One of the same step is replaced, but not a later
+ * round's: CT_EFENCED. Else fails as ct_ckpt_begin does. */
 int ct_ckpt_end(const struct ct_ckpt_save *save, const struct ct_ckpt_places *places,
                 const struct ct_ckpt_shares *shares, uint64_t *ret_digest, struct ct_error *err);
 
-/* Remove what was begun. `why`: err gets the sentence of a save that failed, CT_EIO. */
+/* Remove an unfinished checkpoint. `why`: err gets the sentence of a save that failed, CT_EIO. */
 int ct_ckpt_abandon(const struct ct_ckpt_save *save, const char *why, struct ct_error *err);
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-/* The state of the checkpoint directory `path`, no other file being looked at; *ret_divisible: its
- * sums can be put together from shares. As ct_ckpt_open. */
+/* Return the state of the checkpoint directory `path`, without reading other files; *ret_divisible:
+ * its checksums can be combined from shares. Errors as ct_ckpt_open. */
 int ct_ckpt_peek(const char *path, struct ct_ckpt_state *ret, bool *ret_divisible,
                  struct ct_error *err);
 
-/* The digest of state.json, by which several readers know that they see the same checkpoint; false
- * when there is none. */
+/* Return the digest of state.json, by which several readers check that they read the same
+ * checkpoint; false if there is none. */
 bool ct_ckpt_identity(const char *path, uint64_t *ret);
 
 /* Check the size of each file and sum up number `share` of `shares` of it. As ct_ckpt_open. */
 int ct_ckpt_verify(const char *path, int share, int shares, struct ct_ckpt_shares *ret,
                    struct ct_error *err);
 
-/* Are the shares of all, joined by XOR, those of what was written? CT_EDATA names the file. */
+/* Check the shares of all processes, joined by XOR, against the checksums. 0, or CT_EDATA, which
+ * names the file. */
 int ct_ckpt_judge(const char *path, const struct ct_ckpt_shares *all, struct ct_error *err);
 
 /* Fill the memory of `parts`, places of which are those that ct_ckpt_find gave. CT_ENOINPUT,

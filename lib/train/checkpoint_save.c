@@ -70,7 +70,7 @@ static bool is_later(const char *path, const struct ct_ckpt_state *mine)
            theirs.generation > mine->generation && strcmp(theirs.run_id, mine->run_id) == 0;
 }
 
-int ct_ckpt_settle(const char *temporary, const char *path, const struct ct_ckpt_state *mine)
+int ct_ckpt_complete(const char *temporary, const char *path, const struct ct_ckpt_state *mine)
 {
     if (rename(temporary, path) == 0)
         return ct_fs_sync_parent(path);

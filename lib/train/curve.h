@@ -20,8 +20,8 @@ struct ct_curve {
 
 void ct_curve_add(struct ct_curve *curve, double value);
 
-/* Append the columns (UTF-8), then the means of the first and the last: "█▅▂▁  4.408 to 2.529".
- * Nothing for fewer columns than LEAST. What is not finite is a blank. */
+/* Append the columns (UTF-8), then the means of the first and the last: "█▅▂▁ 4.408 to 2.529".
+ * Appends nothing for fewer columns than LEAST. A value that is not finite is a blank. */
 void ct_curve_print(const struct ct_curve *curve, struct ct_buf *to);
 
 #endif

@@ -22,17 +22,18 @@ struct ct_event_scalar {
     float value;
 };
 
-/* The first event of a file ("brain.Event:2"). */
+/* Append the first event of a file ("brain.Event:2"). */
 int ct_event_version(struct ct_buf *buf, double wall_s);
 
-/* A session starts at `step`: TensorBoard drops what older files of the folder hold from there. */
+/* Append the start of a session at `step`: TensorBoard drops later records of older files in the
+ * folder. */
 int ct_event_start(struct ct_buf *buf, double wall_s, uint64_t step);
 
-/* `count` scalars of one step. 0 or CT_ENOMEM. */
+/* Append `count` scalars of one step. 0 or CT_ENOMEM. */
 int ct_event_scalars(struct ct_buf *buf, double wall_s, uint64_t step,
                      const struct ct_event_scalar *scalars, size_t count);
 
-/* TFRecord's masking of a CRC32C. */
+/* Return a CRC32C masked as in TFRecord. */
 uint32_t ct_event_mask_crc(uint32_t crc);
 
 #endif

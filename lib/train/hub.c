@@ -41,7 +41,7 @@ static int64_t *size_at(struct ct_hub_gpt2 *gpt2, size_t i)
     return (int64_t *)(void *)((char *)gpt2 + sizes[i].offset);
 }
 
-static int check_words(const char *path, const json_t *root, struct ct_error *err)
+static int check_choices(const char *path, const json_t *root, struct ct_error *err)
 {
     for (size_t i = 0; i < CT_COUNT(words); i++) {
         const char *text = json_string_value(json_object_get(root, words[i].key));
@@ -86,7 +86,7 @@ static int parse(const char *path, const struct ct_buf *text, struct ct_hub_gpt2
         return ct_error_set(err, CT_EDATA, "%s: no JSON object: %s", path,
                             root == NULL ? where.text : "another value");
     }
-    int code = check_words(path, root, err);
+    int code = check_choices(path, root, err);
     if (code == 0)
         code = read_sizes(path, root, &read, err);
     const json_t *eps = json_object_get(root, "layer_norm_epsilon");

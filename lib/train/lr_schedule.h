@@ -42,7 +42,7 @@ struct ct_schedule {
     uint64_t every;     /* step: > 0 */
 };
 
-/* The learning rate of `step`, counted from 0. Steps behind the last keep the last one's rate, but
+/* Return the learning rate of `step`, counted from 0. Steps after the last keep its rate, except
  * for type step, which has no end. */
 double ct_schedule_lr(const struct ct_schedule *schedule, uint64_t step);
 

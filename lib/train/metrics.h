@@ -4,8 +4,8 @@
  *   {"v":1,"kind":"eval","step":45,...,"accuracy":0.97,"correct":349,"rows":360}
  *
  * `step` counts completed steps. metric.def lists the keys. A resumed run truncates metrics.jsonl
- * after the step it resumes from, and tells TensorBoard to do the same, so no step appears twice.
- * One thread at a time. */
+ * after the step it resumes from, and has TensorBoard do the same, so no step appears twice. One
+ * thread at a time. */
 #ifndef CT_TRAIN_METRICS_H
 #define CT_TRAIN_METRICS_H
 
@@ -54,17 +54,17 @@ struct ct_metrics_options {
 int ct_metrics_new(struct ct_metrics **ret, const struct ct_metrics_options *options,
                    struct ct_error *err);
 
-/* Write one record to every open file. CT_EIO. CT_EFENCED: somebody else has written to
- * metrics.jsonl since, as the rank 0 of a later round does while this one was cut off; nothing is
+/* Write one record to every open file. CT_EIO. CT_EFENCED: another process has written to
+ * metrics.jsonl since (the rank 0 of a later round, while this one was cut off); the record is not
  * written. */
 int ct_metrics_write(struct ct_metrics *metrics, const struct ct_metric_record *record,
                      struct ct_error *err);
 
-/* The path of metrics.jsonl, and of TensorBoard's event file; "" where it is not written. */
+/* Return the path of metrics.jsonl, and of TensorBoard's event file; "" if it is not written. */
 const char *ct_metrics_path(const struct ct_metrics *metrics);
 const char *ct_metrics_events_path(const struct ct_metrics *metrics);
 
-/* Close everything. NULL is fine. */
+/* Close everything. NULL is ignored. */
 void ct_metrics_free(struct ct_metrics *metrics);
 
 #endif

@@ -10,8 +10,8 @@ void ct_plateau_init(struct ct_plateau *plateau)
     *plateau = (struct ct_plateau){.ratio = 1, .best = INFINITY};
 }
 
-void ct_plateau_see(struct ct_plateau *plateau, const struct ct_plateau_rule *rule, uint64_t step,
-                    double loss)
+void ct_plateau_observe(struct ct_plateau *plateau, const struct ct_plateau_rule *rule,
+                        uint64_t step, double loss)
 {
     CT_ASSERT(rule->factor > 0 && rule->factor < 1);
     if (step <= plateau->step)

@@ -28,12 +28,12 @@ struct ct_plateau {
     uint64_t step; /* of the last evaluation that was seen; 0: none */
 };
 
-/* Nothing was seen yet: ratio 1. */
+/* Initialise, without evaluations: ratio 1. */
 void ct_plateau_init(struct ct_plateau *plateau);
 
-/* The evaluation after `step` steps gave `loss`. One that was seen already, because it is done
- * again, changes nothing; a loss that is NaN is no better. */
-void ct_plateau_see(struct ct_plateau *plateau, const struct ct_plateau_rule *rule, uint64_t step,
-                    double loss);
+/* Observe the loss of the evaluation after `step` steps. A repeated evaluation changes nothing; a
+ * NaN is no improvement. */
+void ct_plateau_observe(struct ct_plateau *plateau, const struct ct_plateau_rule *rule,
+                        uint64_t step, double loss);
 
 #endif

@@ -18,10 +18,10 @@ struct ct_run_values {
     double time;                         /* of the last record, seconds since 1970; 0: none */
 };
 
-/* Take one line of metrics.jsonl; what is no record counts for nothing. `to` begins as zero. */
+/* Add one line of metrics.jsonl; an invalid record is ignored. `to` begins as zero. */
 void ct_run_values_add(struct ct_run_values *to, const char *line, size_t size);
 
-/* All lines of FOLDER/metrics.jsonl; a missing file has none. */
+/* Read all lines of FOLDER/metrics.jsonl; a missing file has none. */
 void ct_run_values_read(const char *folder, struct ct_run_values *ret);
 
 #endif

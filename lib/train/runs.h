@@ -23,17 +23,17 @@
 
 /* ---- names (pure) ---------------------------------------------------------------------------- */
 
-/* The name of the run that begins at `local`, the `number`th of that second (from 1). */
+/* Write the name of the run that begins at `local`, the `number`th of that second (from 1). */
 void ct_run_name(const struct tm *local, unsigned number, char name[64]);
 
-/* What a person calls the run in `folder`: "NAME/RUN" for "runs/NAME/RUN", else the path itself. */
+/* Return the title of the run in `folder`: "NAME/RUN" for "runs/NAME/RUN", else the path itself. */
 const char *ct_run_title(const char *folder);
 
 /* ---- what is known of a run: run.json ------------------------------------------------------- */
 
 enum ct_run_how { CT_RUN_RUNNING, CT_RUN_FINISHED, CT_RUN_INTERRUPTED, CT_RUN_FAILED };
 
-/* "running", "finished", "interrupted" or "failed": the word in run.json. */
+/* Return "running", "finished", "interrupted" or "failed": the word in run.json. */
 const char *ct_run_how_text(enum ct_run_how how);
 
 struct ct_run_record {
@@ -64,13 +64,13 @@ int ct_run_record_read(const char *folder, struct ct_run_record *ret, struct ct_
 int ct_run_record_write(const char *folder, const struct ct_run_record *record,
                         struct ct_error *err);
 
-/* Note how the run in `folder` ended at `now` (seconds since 1970): `how`, `step` unless 0,
- * `status` and `cause`. A folder without run.json is left alone. */
+/* Record the end of the run in `folder` at `now` (seconds since 1970): `how`, `step` unless 0,
+ * `status` and `cause`. A folder without run.json is not changed. */
 int ct_run_record_end(const char *folder, const struct ct_run_record *end, uint64_t now,
                       struct ct_error *err);
 
-/* The commit that git has checked out in the working directory or above it, in hex; "" without one.
- * Reads git's files, runs nothing. */
+/* Return git's checked-out commit of the working directory or a parent, in hex; "" if none. Reads
+ * git's files, runs no program. */
 void ct_run_commit(char commit[72]);
 
 /* ---- folders -------------------------------------------------------------------------------- */
@@ -79,18 +79,18 @@ void ct_run_commit(char commit[72]);
  * name it. CT_ECANTCREAT. */
 int ct_runs_make(const char *base, time_t now, char ret_folder[PATH_MAX], struct ct_error *err);
 
-/* The newest run in `base`: that of `latest`, or else the last by name. */
+/* Find the newest run in `base`: that of `latest`, or else the last by name. */
 bool ct_runs_newest(const char *base, char ret_folder[PATH_MAX]);
 
-/* The newest run in `base` whose record has this job. */
+/* Find the newest run in `base` whose record has this job. */
 bool ct_runs_of_job(const char *base, const char *job, char ret_folder[PATH_MAX]);
 
-/* The run that `words` names: NAME (its newest), NAME/RUN, RUN, a path, or "": the newest of all.
- * CT_ENOTFOUND with what to write instead. */
+/* Find a run by name: NAME (its newest), NAME/RUN, RUN, a path, or "": the newest of all. 0;
+ * CT_ENOTFOUND with the accepted forms. */
 int ct_runs_find(const char *words, char ret_folder[PATH_MAX], struct ct_error *err);
 
-/* The folders of all runs below `base`, or with NULL of all names, oldest first; the caller frees
- * the array. CT_ENOMEM. A missing folder has none. */
+/* List the folders of all runs below `base`, or with NULL of all names, oldest first; the caller
+ * frees the array. CT_ENOMEM. A missing folder has none. */
 int ct_runs_list(const char *base, char (**ret_folders)[PATH_MAX], size_t *ret_count);
 
 #endif

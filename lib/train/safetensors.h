@@ -4,10 +4,9 @@
  *   {"__metadata__": {..}, "fc1.weight": {"dtype": "F32", "shape": [64, 64],
  *                                         "data_offsets": [0, 16384]}, ...}
  *
- * Offsets count from the start of the data. The reader refuses what is not exactly a partition of
- * the data: gaps, overlaps, sizes that disagree with shape and type, names given twice, trailing
- * bytes. Format: https://huggingface.co/docs/safetensors. Tensors lie little-endian, as in memory
- * here. */
+ * Offsets count from the start of the data. The reader refuses all but an exact partition of the
+ * data: gaps, overlaps, sizes that disagree with shape and type, names given twice, trailing bytes.
+ * Format: https://huggingface.co/docs/safetensors. Tensors lie little-endian, as in memory here. */
 #ifndef CT_TRAIN_SAFETENSORS_H
 #define CT_TRAIN_SAFETENSORS_H
 
@@ -30,13 +29,13 @@ struct ct_st_tensor {
         *data; /* in memory: where it lies (writer reads, reader fills); unused in a file's table */
 };
 
-/* Bytes of the tensor's elements; UINT64_MAX when the product overflows. */
+/* Return the size in bytes of the tensor's elements, UINT64_MAX when the product overflows. */
 uint64_t ct_st_bytes(const struct ct_st_tensor *tensor);
 
-/* Whether both have the same dimensions. */
+/* Return whether both have the same dimensions. */
 bool ct_st_same_shape(const struct ct_st_tensor *a, const struct ct_st_tensor *b);
 
-/* "F32 [64, 64]", for messages, cut to `room`. */
+/* Write "F32 [64, 64]", for messages, cut to `room`. */
 void ct_st_describe(const struct ct_st_tensor *tensor, char *text, size_t room);
 
 /* ---- writing ------------------------------------------------------------------------------- */
@@ -67,21 +66,21 @@ struct ct_st_table {
 int ct_st_parse(struct ct_st_table *ret, const char *name, const struct ct_buf *head,
                 uint64_t file_size, struct ct_error *err);
 
-/* How many bytes size word and header take, from the file's first 8 bytes; CT_EDATA or CT_ELIMIT
- * when that can not be. */
+/* Return the bytes of size word and header, from the file's first 8 bytes. 0; CT_EDATA or CT_ELIMIT
+ * for an impossible size. */
 int ct_st_head_size(size_t *ret, const char *name, const void *first8, uint64_t file_size,
                     struct ct_error *err);
 
 void ct_st_table_deinit(struct ct_st_table *table);
 
-/* The entry called `name`, or NULL. */
+/* Return the entry called `name`, or NULL. */
 const struct ct_st_entry *ct_st_find(const struct ct_st_table *table, const char *name);
 
 /* Open a file and read its table; the descriptor is the caller's to close. CT_ENOINPUT too. */
 int ct_st_open(int *ret_fd, struct ct_st_table *ret, const char *path, struct ct_error *err);
 
-/* Does the file hold every wanted tensor with this type and shape, and no other? CT_EDATA names the
- * first difference. */
+/* Check that the file holds exactly the wanted tensors with their types and shapes. 0, or CT_EDATA,
+ * which names the first difference. */
 int ct_st_match(const struct ct_st_table *table, const char *path,
                 const struct ct_st_tensor *wanted, size_t count, struct ct_error *err);
 

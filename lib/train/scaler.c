@@ -12,7 +12,7 @@ void ct_scaler_init(struct ct_scaler *scaler, double scale)
     *scaler = (struct ct_scaler){.scale = scale};
 }
 
-void ct_scaler_see(struct ct_scaler *scaler, uint64_t every, bool left_out)
+void ct_scaler_observe(struct ct_scaler *scaler, uint64_t every, bool left_out)
 {
     if (left_out) {
         scaler->scale = CT_MAX(scaler->scale / 2, 1);

@@ -18,10 +18,10 @@ struct ct_scaler {
     uint64_t clean; /* steps in a row that were taken with it */
 };
 
-/* No step was made yet. */
+/* Initialise, before the first step. */
 void ct_scaler_init(struct ct_scaler *scaler, double scale);
 
-/* The step that was made with this scale was taken, or left out. */
-void ct_scaler_see(struct ct_scaler *scaler, uint64_t every, bool left_out);
+/* Observe the step with this scale: applied, or left out because of an overflow. */
+void ct_scaler_observe(struct ct_scaler *scaler, uint64_t every, bool left_out);
 
 #endif

@@ -35,7 +35,7 @@ enum {
     CT_STRAGGLER_STARVED = 5, /* per cent of the time that ranks wait for a core */
 };
 
-/* What a rank tells the others of BATCH steps; floats alone, for they are gathered as such. */
+/* A rank's sample of BATCH steps; floats only, as it is all-gathered as floats. */
 struct ct_straggler_sample {
     float waited_us[CT_STRAGGLER_BATCH]; /* for other ranks; negative: not known */
     float starved;                       /* the share of its time that it waited for a core */
@@ -58,7 +58,7 @@ struct ct_straggler_finding {
     int cost;  /* per cent of their time */
 };
 
-/* Forget everything: ranks are others from now on. */
+/* Reset: ranks are assigned anew from now on. */
 void ct_straggler_reset(struct ct_straggler *straggler);
 
 /* Add CT_STRAGGLER_BATCH steps: a sample of each rank, and took_us[BATCH], from the end of one step
@@ -66,7 +66,7 @@ void ct_straggler_reset(struct ct_straggler *straggler);
 void ct_straggler_add(struct ct_straggler *straggler, int world,
                       const struct ct_straggler_sample *samples, const float *took_us, float *room);
 
-/* Is there one now? */
+/* Return whether there is a straggler now, and which. */
 bool ct_straggler_find(const struct ct_straggler *straggler,
                        struct ct_straggler_finding *ret_finding);
 

@@ -27,7 +27,7 @@ static const char *const names[] = {"model.safetensors", "model.safetensors.inde
 enum { WINDOW_BYTES = 1 << 20, NAME_BYTES = 64 << 20 };
 
 /* Is it the weight of a linear layer that Hugging Face keeps as [in, out]? */
-static bool is_turned(const char *name)
+static bool is_transposed(const char *name)
 {
     return ct_ends_with(name, ".c_attn.weight") || ct_ends_with(name, ".c_proj.weight") ||
            ct_ends_with(name, ".c_fc.weight");
@@ -44,7 +44,7 @@ static const char *plain_name(const char *name)
     return ct_starts_with(name, hub_prefix) ? name + strlen(hub_prefix) : name;
 }
 
-static struct ct_st_tensor turned(const struct ct_st_tensor *tensor)
+static struct ct_st_tensor transposed(const struct ct_st_tensor *tensor)
 {
     struct ct_st_tensor other = *tensor;
 
@@ -137,7 +137,7 @@ static void narrow(char *to, const float *from, enum ct_dtype dtype, size_t coun
 
 /* Between rows first .. first + count - 1 of the window and the columns of the same numbers of
  * `whole`, whose rows are w->rows long. */
-static void turn(const struct window *w, float *whole, uint64_t first, uint64_t count, bool in)
+static void transpose(const struct window *w, float *whole, uint64_t first, uint64_t count, bool in)
 {
     for (uint64_t column = 0; column < w->columns; column++)
         for (uint64_t row = 0; row < count; row++) {
@@ -153,7 +153,7 @@ static void turn(const struct window *w, float *whole, uint64_t first, uint64_t 
 struct source {
     const char *path;
     struct ct_weights_files files;
-    bool turned; /* linear weights are [in, out] */
+    bool transposed; /* linear weights are [in, out] */
 };
 
 /* A tensor of the source: where its file has it. */
@@ -175,13 +175,13 @@ static struct place find(const struct source *source, const char *name)
 }
 
 /* Square weights do not tell; all of one file are alike. */
-static bool looks_turned(const struct source *source, const struct ct_st_tensor *wanted,
-                         size_t count)
+static bool looks_transposed(const struct source *source, const struct ct_st_tensor *wanted,
+                             size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         const struct ct_st_entry *entry =
-            is_turned(wanted[i].name) ? find(source, wanted[i].name).entry : NULL;
-        const struct ct_st_tensor other = turned(&wanted[i]);
+            is_transposed(wanted[i].name) ? find(source, wanted[i].name).entry : NULL;
+        const struct ct_st_tensor other = transposed(&wanted[i]);
 
         if (entry != NULL && !ct_st_same_shape(&other, &wanted[i]))
             return ct_st_same_shape(&entry->tensor, &other);
@@ -193,8 +193,8 @@ static int check_wanted(const struct source *source, const struct ct_st_tensor *
                         struct ct_error *err)
 {
     const struct ct_st_entry *entry = find(source, wanted->name).entry;
-    bool turns = source->turned && is_turned(wanted->name);
-    const struct ct_st_tensor there = turns ? turned(wanted) : *wanted;
+    bool turns = source->transposed && is_transposed(wanted->name);
+    const struct ct_st_tensor there = turns ? transposed(wanted) : *wanted;
     char have[128], want[128];
 
     CT_ASSERT(wanted->dtype == CT_F32);
@@ -252,7 +252,7 @@ static int read_tensor(const struct source *source, const struct ct_st_tensor *w
 {
     const struct ct_st_entry *entry = place.entry;
     enum ct_dtype dtype = entry->tensor.dtype;
-    bool turns = source->turned && is_turned(wanted->name);
+    bool turns = source->transposed && is_transposed(wanted->name);
     struct window w = {0};
     int code = open_window(&w, &entry->tensor, dtype, err);
 
@@ -268,7 +268,7 @@ static int read_tensor(const struct source *source, const struct ct_st_tensor *w
             break;
         widen(turns ? w.values : (float *)wanted->data + first, w.stored, dtype, count);
         if (turns)
-            turn(&w, wanted->data, row, rows, true);
+            transpose(&w, wanted->data, row, rows, true);
     }
     close_window(&w);
     return code;
@@ -337,7 +337,7 @@ static int open_source(struct source *source, const char *path, char file[PATH_M
     if (code == 0)
         code = ct_weights_files_open(&source->files, file, err);
     if (code == 0)
-        source->turned = looks_turned(source, wanted, count);
+        source->transposed = looks_transposed(source, wanted, count);
     return code;
 }
 
@@ -396,7 +396,7 @@ static int describe(struct ct_st_tensor **ret, const struct ct_st_tensor *tensor
         bool head = strcmp(tensors[i].name, head_name) == 0;
 
         CT_ASSERT(tensors[i].dtype == CT_F32);
-        there[i] = is_turned(tensors[i].name) ? turned(&tensors[i]) : tensors[i];
+        there[i] = is_transposed(tensors[i].name) ? transposed(&tensors[i]) : tensors[i];
         there[i].dtype = stored;
         there[i].name = ct_arena_printf(arena, "%s%s", head ? "" : prefix, tensors[i].name);
         if (there[i].name == NULL)
@@ -418,7 +418,7 @@ static int write_tensor(int fd, const struct ct_st_tensor *there, bool turns, st
         size_t count = (size_t)(rows * w.columns);
 
         if (turns)
-            turn(&w, there->data, row, rows, false);
+            transpose(&w, there->data, row, rows, false);
         narrow(w.stored, turns ? w.values : (const float *)there->data + first, there->dtype,
                count);
         code = ct_fs_write_all(fd, w.stored, count * w.width);
@@ -438,7 +438,7 @@ static int write_all(int fd, const struct ct_st_tensor *there, size_t count, str
         code = ct_fs_write_all(fd, head.data, head.size);
     ct_buf_deinit(&head);
     for (size_t i = 0; i < count && code == 0; i++)
-        code = write_tensor(fd, &there[i], is_turned(there[i].name), err);
+        code = write_tensor(fd, &there[i], is_transposed(there[i].name), err);
     return code == 0 && fsync(fd) != 0 ? -errno : code;
 }
 

@@ -18,19 +18,18 @@
 
 #include <limits.h>
 
-/* The file that `path` stands for: itself, or in the folder `path` model.safetensors.index.json, or
- * else model.safetensors. CT_ENOINPUT when it is not there. */
+/* Resolve `path` to a file: itself, or in the folder `path` model.safetensors.index.json, or else
+ * model.safetensors. 0; CT_ENOINPUT if missing. */
 int ct_weights_path(const char *path, char ret_path[PATH_MAX], struct ct_error *err);
 
-/* Fill the data of `wanted` (F32) from the file, or those that it names (*.index.json). Names and
- * shapes are looked at before anything is written: every wanted tensor is there, and the file holds
- * nothing else but what is listed above. CT_ENOINPUT, CT_EDATA (names tensor and shapes),
- * CT_ENOMEM. */
+/* Fill the data of `wanted` (F32) from the file, or the files of an index (*.index.json). Names and
+ * shapes are checked before any data is written: every wanted tensor is present, and the file has
+ * no others but those listed above. CT_ENOINPUT, CT_EDATA (names tensor and shapes), CT_ENOMEM. */
 int ct_weights_load(const char *path, const struct ct_st_tensor *wanted, size_t count,
                     struct ct_error *err);
 
-/* The same without reading a weight: whether ct_weights_load would, but for a head that is none. No
- * tensors at all: whether the files are whole. */
+/* Check without reading the weights whether ct_weights_load would succeed, except for an unusable
+ * head. Without tensors: whether the files are complete. */
 int ct_weights_check(const char *path, const struct ct_st_tensor *wanted, size_t count,
                      struct ct_error *err);
 

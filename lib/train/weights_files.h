@@ -25,13 +25,13 @@ struct ct_weights_files {
     size_t count;
 };
 
-/* Open the file `path`, or, when it is called *.index.json, those that it names, which lie beside
- * it: each tensor of the index is in the file that it says, and there are no others. CT_ENOINPUT,
- * CT_EDATA, CT_ELIMIT, CT_ENOMEM. */
+/* Open the file `path`, or, if it is called *.index.json, the files of the index beside it: each
+ * tensor is in the file of its entry, and there are no others. CT_ENOINPUT, CT_EDATA, CT_ELIMIT,
+ * CT_ENOMEM. */
 int ct_weights_files_open(struct ct_weights_files *ret, const char *path, struct ct_error *err);
 void ct_weights_files_close(struct ct_weights_files *files);
 
-/* Tensors in all of them. */
+/* Return the number of tensors in all files. */
 size_t ct_weights_files_tensors(const struct ct_weights_files *files);
 
 /* "model-00001-of-00003.safetensors" for part 0 of 3. */

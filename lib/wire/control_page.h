@@ -29,8 +29,8 @@ struct ct_control_page {
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "the page is shared between processes");
 
 /* ---- agent ---- */
-/* A new page, mapped for writing; `*ret_fd` is its memfd (close-on-exec), of which others can map
- * only a read-only view. 0, or a negative errno. */
+/* Create a new page, mapped for writing; `*ret_fd` is its memfd (close-on-exec), of which others
+ * can map only a read-only view. 0, or a negative errno. */
 int ct_control_page_new(struct ct_control_page **ret_page, int *ret_fd, struct ct_error *err);
 
 /* Raise the generation (a lower or equal one changes nothing). */

@@ -8,7 +8,7 @@
  *      +------+-------+------+--------------+------+--------+---------+-------+
  *        2 t + 1 while it is written, 2 t after: a reader that finds another value before and
  *        after has no entry. `started` and `ended` come later, as one store each, and carry the
- *        low bits of their turn: a late one never speaks for an entry that took its place.
+ *        low bits of their turn: a late one never applies to an entry that replaced its own.
  *
  * A call costs about 20 ns (tests/bench/record.c): a turn, seven stores, two reads of the
  * processor's clock. Writers: any threads of the worker. Readers trust nothing: whatever the memory
@@ -61,7 +61,7 @@ static inline uint64_t ct_flight_stamp(uint64_t turn, uint64_t passed, bool fail
     return passed << 17 | lap << 1 | failed;
 }
 
-/* An entry for the call, to be closed by its turn; nobody reads it until then. */
+/* Open an entry for the call, to be closed by its turn; readers skip it until then. */
 static inline uint64_t ct_flight_open(struct ct_flight_ring *ring,
                                       const struct ct_flight_call *call, uint64_t now)
 {
@@ -130,7 +130,7 @@ static inline void ct_flight_expect(const struct ct_flight_ring *ring)
     __builtin_prefetch(&ring->entries[turn % CT_FLIGHT_ENTRIES], 1);
 }
 
-/* It was called from elsewhere than was said at its begin. */
+/* Change the call site of an open entry. */
 static inline void ct_flight_site(struct ct_flight_ring *ring, uint64_t turn, uint64_t site)
 {
     atomic_store_explicit(&ring->entries[turn % CT_FLIGHT_ENTRIES].site, site,
@@ -139,15 +139,14 @@ static inline void ct_flight_site(struct ct_flight_ring *ring, uint64_t turn, ui
 
 /* ---- reader ---- */
 
-/* How many calls there were: the newest has this turn. */
+/* Return the number of calls so far, which is the turn of the newest. */
 uint64_t ct_flight_turns(const struct ct_flight_ring *ring);
 
-/* The call of `turn`. False: it is not there (any more), or is being written, or was never whole.
- */
+/* Read the call of `turn`. False: it was overwritten, is being written, or was never complete. */
 bool ct_flight_read(const struct ct_flight_ring *ring, uint64_t turn,
                     struct ct_flight_call *ret_call);
 
-/* "queued", "started", "completed", "failed". */
+/* Return "queued", "started", "completed", "failed". */
 const char *ct_flight_state_name(enum ct_flight_state state);
 
 #endif

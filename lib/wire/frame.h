@@ -24,7 +24,8 @@ struct ct_frame_reader {
     int failed;             /* the error that ended the stream: every later call repeats it */
 };
 
-/* A reader of messages from `from` (one or more CT_FROM_...) with payloads up to `limit` bytes. */
+/* Initialise a reader of messages from `from` (one or more CT_FROM_...) with payloads up to `limit`
+ * bytes. */
 void ct_frame_reader_init(struct ct_frame_reader *reader, unsigned from, uint32_t limit);
 void ct_frame_reader_deinit(struct ct_frame_reader *reader);
 
@@ -32,13 +33,13 @@ void ct_frame_reader_deinit(struct ct_frame_reader *reader);
  */
 int ct_frame_reader_push(struct ct_frame_reader *reader, const void *data, size_t size);
 
-/* 1 and a frame (a view until the next call on the reader); 0 when more bytes are needed;
- * CT_EPROTOCOL, CT_ELIMIT or (the peer speaks TLS) CT_EAUTH for what must not be: the stream is
- * lost, close it. */
+/* Read the next frame. 1 with a view that lives until the next call on the reader; 0 when more
+ * bytes are needed; CT_EPROTOCOL, CT_ELIMIT or (the peer uses TLS) CT_EAUTH: the stream is broken,
+ * close it. */
 int ct_frame_reader_next(struct ct_frame_reader *reader, struct ct_frame *ret_frame,
                          struct ct_error *err);
 
-/* True when the stream stands inside a frame: its end now is a cut, not a close. */
+/* Return whether the stream is inside a frame, so that its end now is an error. */
 bool ct_frame_reader_inside(const struct ct_frame_reader *reader);
 
 #endif

@@ -15,7 +15,7 @@ struct ct_link {
     uint32_t next_sequence; /* of the next frame sent */
 };
 
-/* Messages on `fd` with a peer that sends as `from` (CT_FROM_AGENT for a worker). */
+/* Initialise a link on `fd` with a peer that sends as `from` (CT_FROM_AGENT for a worker). */
 void ct_link_init(struct ct_link *link, int fd, unsigned from);
 void ct_link_deinit(struct ct_link *link);
 
@@ -26,8 +26,9 @@ int ct_link_send(struct ct_link *link, const struct ct_message *message, int tim
                  struct ct_error *err);
 
 /* Receive one message. `ret_message` points into the link until the next receive, and into `arena`
- * for its lists. 0; CT_ETIMEOUT when none was complete within `timeout_ms` (0: look, -1: no limit;
- * what came so far is kept, call again); CT_ECLOSED at the end of the stream; as ct_wire_decode. */
+ * for its lists. 0; CT_ETIMEOUT when none was complete within `timeout_ms` (0: only poll, -1: no
+ * limit; a partial message is kept, call again); CT_ECLOSED at the end of the stream; or the errors
+ * of ct_wire_decode. */
 int ct_link_receive(struct ct_link *link, int timeout_ms, struct ct_arena *arena,
                     struct ct_message *ret_message, struct ct_error *err);
 

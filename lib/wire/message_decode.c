@@ -19,7 +19,7 @@ static size_t left(const struct cursor *in)
     return (size_t)(in->end - in->at);
 }
 
-static uint64_t take_number(struct cursor *in, size_t width)
+static uint64_t read_number(struct cursor *in, size_t width)
 {
     uint64_t value = 0;
 
@@ -53,23 +53,23 @@ static void store_number(void *at, size_t width, uint64_t value)
 }
 
 /* The length before a string (2 bytes), bytes or a list (4 bytes), within the field's limit. */
-static int take_length(struct cursor *in, const struct ct_wire_field *field, size_t *ret_length)
+static int read_length(struct cursor *in, const struct ct_wire_field *field, size_t *ret_length)
 {
     size_t width = field->kind == CT_WIRE_KIND_str ? 2 : 4;
 
     if (left(in) < width)
         return cut_short(in, field);
-    *ret_length = (size_t)take_number(in, width);
+    *ret_length = (size_t)read_number(in, width);
     if (*ret_length > field->limit)
         return ct_error_set(in->err, CT_EPROTOCOL, "message %s: field %s announces %zu, limit %u",
                             in->shape->name, field->name, *ret_length, field->limit);
     return 0;
 }
 
-static int take_str(struct cursor *in, const struct ct_wire_field *field, const char **ret_text)
+static int read_str(struct cursor *in, const struct ct_wire_field *field, const char **ret_text)
 {
     size_t size = 0;
-    int code = take_length(in, field, &size);
+    int code = read_length(in, field, &size);
 
     if (code != 0)
         return code;
@@ -88,11 +88,11 @@ static int take_str(struct cursor *in, const struct ct_wire_field *field, const 
     return 0;
 }
 
-static int take_bytes(struct cursor *in, const struct ct_wire_field *field,
+static int read_bytes(struct cursor *in, const struct ct_wire_field *field,
                       struct ct_bytes *ret_bytes)
 {
     size_t size = 0;
-    int code = take_length(in, field, &size);
+    int code = read_length(in, field, &size);
 
     if (code != 0)
         return code;
@@ -119,14 +119,14 @@ static size_t least_bytes(const struct ct_wire_shape *record)
     return size;
 }
 
-static int take_fields(struct cursor *in, const struct ct_wire_shape *shape, void *body);
+static int read_fields(struct cursor *in, const struct ct_wire_shape *shape, void *body);
 
-static int take_list(struct cursor *in, const struct ct_wire_field *field,
+static int read_list(struct cursor *in, const struct ct_wire_field *field,
                      struct ct_wire_any_list *ret_list)
 {
     const struct ct_wire_shape *record = field->record();
     size_t count = 0, least = least_bytes(record);
-    int code = take_length(in, field, &count);
+    int code = read_length(in, field, &count);
 
     if (code != 0)
         return code;
@@ -138,12 +138,12 @@ static int take_list(struct cursor *in, const struct ct_wire_field *field,
         return ct_error_set(in->err, CT_ENOMEM, "no room for the %zu records of %s", count,
                             field->name);
     for (size_t i = 0; i < count && code == 0; i++)
-        code = take_fields(in, record, records + i * record->size);
+        code = read_fields(in, record, records + i * record->size);
     *ret_list = (struct ct_wire_any_list){count > 0 ? records : NULL, (uint32_t)count};
     return code;
 }
 
-static int take_fields(struct cursor *in, const struct ct_wire_shape *shape, void *body)
+static int read_fields(struct cursor *in, const struct ct_wire_shape *shape, void *body)
 {
     int code = 0;
 
@@ -153,26 +153,26 @@ static int take_fields(struct cursor *in, const struct ct_wire_shape *shape, voi
         size_t width = ct_wire_width(field->kind);
 
         if (field->kind == CT_WIRE_KIND_str) {
-            code = take_str(in, field, at);
+            code = read_str(in, field, at);
         } else if (field->kind == CT_WIRE_KIND_bytes) {
-            code = take_bytes(in, field, at);
+            code = read_bytes(in, field, at);
         } else if (field->kind == CT_WIRE_KIND_list) {
             struct ct_wire_any_list list;
-            code = take_list(in, field, &list);
+            code = read_list(in, field, &list);
             if (code == 0)
                 memcpy(at, &list, sizeof(list));
         } else if (field->kind == CT_WIRE_KIND_one) {
             memset(at, 0,
                    field->record()->size); /* what a layout leaves out is 0, as in the arena */
-            code = take_fields(in, field->record(), at);
+            code = read_fields(in, field->record(), at);
         } else if (left(in) < width) {
             code = cut_short(in, field);
         } else if (field->kind == CT_WIRE_KIND_id) {
             struct ct_id *id = at;
-            id->high = take_number(in, 8);
-            id->low = take_number(in, 8);
+            id->high = read_number(in, 8);
+            id->low = read_number(in, 8);
         } else {
-            store_number(at, width, take_number(in, width));
+            store_number(at, width, read_number(in, width));
         }
     }
     return code;
@@ -187,7 +187,7 @@ int ct_wire_decode(const struct ct_frame *frame, struct ct_arena *arena,
         return ct_error_set(err, CT_EPROTOCOL, "message type %u is unknown", frame->type);
     struct ct_message message = {.type = frame->type};
     struct cursor in = {frame->payload, frame->payload + frame->size, arena, shape, err};
-    int code = take_fields(&in, shape, &message.hello);
+    int code = read_fields(&in, shape, &message.hello);
     if (code != 0)
         return code;
     if (left(&in) > 0)

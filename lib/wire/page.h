@@ -24,7 +24,7 @@ struct ct_page_kind {
 };
 
 /* Make one: zero but for its head, mapped for reading and writing, then sealed as far as the kernel
- * can: who could cut it short would end its reader by SIGBUS. 0, or a negative code with its
+ * can, since truncating it would end its reader by SIGBUS. 0, or a negative code with its
  * sentence. */
 int ct_page_new(const struct ct_page_kind *kind, void **ret_page, int *ret_fd,
                 struct ct_error *err);
@@ -34,7 +34,7 @@ int ct_page_new(const struct ct_page_kind *kind, void **ret_page, int *ret_fd,
 int ct_page_open(const struct ct_page_kind *kind, int fd, int protection, void **ret_page,
                  struct ct_error *err);
 
-/* One of this kind; NULL is fine. */
+/* Unmap a page of this kind; NULL is ignored. */
 void ct_page_unmap(const struct ct_page_kind *kind, const void *page);
 
 #endif

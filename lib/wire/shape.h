@@ -52,7 +52,7 @@ struct ct_wire_any_list {
     uint32_t count;
 };
 
-/* The shape of a message type, NULL when it is none. */
+/* Return the shape of a message type, NULL when it is none. */
 const struct ct_wire_shape *ct_wire_shape_of(unsigned type);
 
 /* Where the fields of a message start (all members of its union start there). */
@@ -61,14 +61,14 @@ static inline const void *ct_wire_body(const struct ct_message *message)
     return &message->hello;
 }
 
-/* A number, string, bytes, list or record of a struct. */
+/* Get or set a number, string, bytes, list or record of a struct. */
 uint64_t ct_wire_get_number(const struct ct_wire_field *field, const void *body);
 const char *ct_wire_get_str(const struct ct_wire_field *field, const void *body); /* never NULL */
 struct ct_bytes ct_wire_get_bytes(const struct ct_wire_field *field, const void *body);
 struct ct_wire_any_list ct_wire_get_list(const struct ct_wire_field *field, const void *body);
 const void *ct_wire_get_one(const struct ct_wire_field *field, const void *body);
 
-/* Bytes that a number takes on the wire; 16 for an id, 0 for what has no fixed width. */
+/* Return the bytes of a number on the wire; 16 for an id, 0 for a kind without a fixed width. */
 size_t ct_wire_width(enum ct_wire_kind kind);
 
 #endif

@@ -30,7 +30,7 @@ enum ct_call_kind {
     CT_CALL_KINDS
 };
 
-/* What calls of a kind have. */
+/* The properties of a kind of call. */
 struct ct_call_traits {
     const char *name;         /* of the kind as members compare it: "send/recv" for both ends */
     const char *own_name;     /* of the kind itself: "send" */
@@ -77,7 +77,7 @@ static inline uint64_t ct_signature_pack(const struct ct_signature_fields *field
            (uint64_t)fields->tag << CT_SIGNATURE_TAG_AT;
 }
 
-/* False when it is of no call that exists; the fields are well-formed in either case. */
+/* Unpack a signature; false for an unknown call; the fields are well-formed in either case. */
 bool ct_signature_unpack(uint64_t rest, struct ct_signature_fields *ret_fields);
 
 static inline bool ct_signature_equal(struct ct_signature a, struct ct_signature b)
@@ -85,11 +85,11 @@ static inline bool ct_signature_equal(struct ct_signature a, struct ct_signature
     return a.count == b.count && a.rest == b.rest;
 }
 
-/* "all_reduce of 1000 F32, SUM, INVARIANT, tag 7" into `text`; also for a signature that came from
- * elsewhere and may be nonsense. */
+/* Write "all_reduce of 1000 F32, SUM, INVARIANT, tag 7" into `text`; also for an untrusted
+ * signature. */
 void ct_signature_print(struct ct_signature signature, char *text, size_t room);
 
-/* CT_EMISMATCH with the sentence that names both sides. */
+/* Set the sentence that names both sides; returns CT_EMISMATCH. */
 int ct_signature_mismatch(struct ct_signature mine, int rank, struct ct_signature theirs, int peer,
                           struct ct_error *err);
 

@@ -8,7 +8,7 @@
  * All numbers are little-endian. `flags` is 0. `sequence` counts the frames of one direction of one
  * connection from 0. A field is its number; a string is u16 length, bytes, NUL; bytes are u32
  * length, bytes; a list is u32 count, records; one record is its fields. There is one encoding of a
- * message, and nothing may follow the last field.
+ * message, and no bytes may follow the last field.
  *
  * The codec walks descriptors made from wire.def, so no code belongs to one message. It is pure:
  * no clock, no I/O. Nothing is allocated by a length that was not checked. */
@@ -43,7 +43,7 @@ enum {
     CT_WIRE_VALUE = CT_WIRE_VALUE_BYTES + 1024,
 };
 
-/* Who sends: each link has two directions, and a message belongs to one or more of the eight. */
+/* The sender: each link has two directions, and a message belongs to one or more of the eight. */
 enum ct_from {
     CT_FROM_NODE = 1,   /* agent to rendezvous server */
     CT_FROM_SERVER = 2, /* rendezvous server to agent */
@@ -120,8 +120,8 @@ enum ct_message_type { /* CT_MSG_HELLO, ... */
 #undef MESSAGE
 };
 
-/* A message: `type` says which member is meant (message.hello.job). Strings, bytes and lists are
- * views that the message does not own; a NULL string is sent as "". */
+/* A message: `type` selects the member (message.hello.job). Strings, bytes and lists are views that
+ * the message does not own; a NULL string is sent as "". */
 struct ct_message {
     enum ct_message_type type;
     union {
@@ -152,7 +152,7 @@ int ct_wire_encode(const struct ct_message *message, uint32_t sequence, struct c
 int ct_wire_decode(const struct ct_frame *frame, struct ct_arena *arena,
                    struct ct_message *ret_message, struct ct_error *err);
 
-/* "HELLO"; "?" for a type that is none. */
+/* Return the name of a message type, "HELLO"; "?" for an unknown one. */
 const char *ct_wire_name(unsigned type);
 
 #endif

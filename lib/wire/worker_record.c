@@ -62,11 +62,11 @@ static void read_group(const struct ct_record_group *group, struct ct_record_cal
 {
     uint64_t numbers[] = {GET(group->id), GET(group->entered), GET(group->completed),
                           GET(group->waiting), GET(group->moves)};
-    uint64_t beat_ns = GET(group->beat_ns);
+    uint64_t heartbeat_ns = GET(group->heartbeat_ns);
     uint32_t awaited = GET(group->awaited);
 
     view->progress = ct_hash64(numbers, sizeof numbers, view->progress);
-    view->signs = ct_hash64(&beat_ns, sizeof beat_ns, view->signs);
+    view->signs = ct_hash64(&heartbeat_ns, sizeof heartbeat_ns, view->signs);
     call->id = numbers[0];
     call->entered = numbers[1];
     call->completed = numbers[2];
@@ -77,7 +77,7 @@ static void read_group(const struct ct_record_group *group, struct ct_record_cal
     call->failure = GET(group->failure);
     call->awaited = (int)CT_MIN(awaited, (uint32_t)INT32_MAX) - 1;
     read_text(group->name, call->name, sizeof call->name);
-    read_text(group->words, call->words, sizeof call->words);
+    read_text(group->text, call->text, sizeof call->text);
 }
 
 void ct_worker_record_read(const struct ct_worker_record *record, struct ct_record_view *ret_view)
@@ -117,7 +117,7 @@ uint64_t ct_worker_record_alive_ns(const struct ct_worker_record *record, struct
     latest = CT_MAX(latest, GET(record->alive_ns));
     for (int i = 0; i < CT_RECORD_GROUPS; i++)
         if (GET(record->groups[i].id) != 0)
-            latest = CT_MAX(latest, GET(record->groups[i].beat_ns));
+            latest = CT_MAX(latest, GET(record->groups[i].heartbeat_ns));
     for (uint64_t i = 0; i < OPEN_CALLS && i < turns; i++) {
         if (!ct_flight_read(&record->flight, turns - i, &call))
             continue;
@@ -214,7 +214,7 @@ void ct_worker_record_straggler(struct ct_worker_record *record, uint32_t rank, 
 }
 
 /* Take a slot that is free, or was kept for show. */
-static struct ct_record_group *take_slot(struct ct_worker_record *record, uint64_t id)
+static struct ct_record_group *acquire_slot(struct ct_worker_record *record, uint64_t id)
 {
     for (int i = 0; i < CT_RECORD_GROUPS; i++) {
         uint64_t none = 0;
@@ -239,7 +239,7 @@ struct ct_record_group *ct_worker_record_group_new(struct ct_worker_record *reco
     uint64_t id = ct_hash_str(key);
 
     id += id == 0;
-    struct ct_record_group *group = record != NULL ? take_slot(record, id) : NULL;
+    struct ct_record_group *group = record != NULL ? acquire_slot(record, id) : NULL;
     if (group == NULL)
         return NULL;
     SET(group->entered, 0);
@@ -249,7 +249,7 @@ struct ct_record_group *ct_worker_record_group_new(struct ct_worker_record *reco
     SET(group->rank, rank);
     SET(group->size, size);
     SET(group->failure, 0);
-    write_text(group->words, sizeof group->words, "");
+    write_text(group->text, sizeof group->text, "");
     write_text(group->name, sizeof group->name, key);
     return group;
 }
@@ -268,14 +268,14 @@ void ct_worker_record_group_free(struct ct_record_group *group)
 void ct_worker_record_wait(struct ct_record_group *group, uint64_t number, uint64_t now_ns)
 {
     SET(group->since_ns, now_ns);
-    SET(group->words[0], '\0');
+    SET(group->text[0], '\0');
     ct_worker_record_heartbeat(group, now_ns, GET(group->moves), -1);
     SET(group->waiting, number);
 }
 
-void ct_worker_record_words(struct ct_record_group *group, const char *words)
+void ct_worker_record_text(struct ct_record_group *group, const char *text)
 {
-    write_text(group->words, sizeof group->words, words);
+    write_text(group->text, sizeof group->text, text);
 }
 
 void ct_worker_record_woke(struct ct_record_group *group)

@@ -8,7 +8,7 @@
  *     ct_worker_record_at(STEP, 17)   section, step       \
  *     a group's call                  entered++            |   ct_worker_record_read -> view
  *     it has to wait                  waiting, since_ns     >  .signs as last time: no heartbeat
- *     each 10 ms of a wait            beat_ns, awaited     |   .progress as last time: it waits
+ *     each 10 ms of a wait            heartbeat_ns, awaited |   .progress as last time: it waits
  *     the call is over                completed++         /
  *
  * Every field is one atomic, so no value is torn; fields that belong together may be of two moments
@@ -32,14 +32,15 @@ enum {
     CT_RECORD_GROUPS = 16,     /* groups that are recorded at a time; more go unrecorded */
     CT_RECORD_DURATIONS = 256, /* last steps whose duration is kept; a power of two */
     CT_RECORD_NAME = 32,       /* bytes of a group's name, of a call's words */
-    CT_RECORD_WORDS = 64,
+    CT_RECORD_TEXT = 64,
     CT_RECORD_PROGRAM = 240, /* bytes of the path of the worker's program */
 };
 
 /* `waiting` of a send or recv: they are not counted. */
 #define CT_RECORD_TRANSFER UINT64_MAX
 
-/* What a worker is at. Each has a patience of its own (diagnose/watch.h). */
+/* The section of the program that a worker runs. Each has a timeout of its own
+ * (diagnose/watch.h). */
 enum ct_record_section {
     CT_RECORD_START, /* until its first step of a round */
     CT_RECORD_STEP,  /* in the step after the number `step` */
@@ -58,10 +59,10 @@ struct ct_record_group {
     _Atomic uint64_t entered, completed;
     _Atomic uint64_t waiting; /* the collective that is waited for; 0: none */
     _Atomic uint64_t since_ns;
-    _Atomic uint64_t beat_ns, moves; /* signs of life and of progress while waiting */
-    _Atomic uint32_t awaited;        /* a rank of the job that did not come yet, + 1; 0: unknown */
+    _Atomic uint64_t heartbeat_ns, moves; /* signs of life and of progress while waiting */
+    _Atomic uint32_t awaited; /* a rank of the job that did not come yet, + 1; 0: unknown */
     _Atomic char name[CT_RECORD_NAME];
-    _Atomic char words[CT_RECORD_WORDS]; /* the call that is waited for: "all_reduce of 10 F32" */
+    _Atomic char text[CT_RECORD_TEXT]; /* the call that is waited for: "all_reduce of 10 F32" */
 };
 
 struct ct_worker_record {
@@ -87,12 +88,12 @@ struct ct_worker_record {
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_CHAR_LOCK_FREE == 2, "shared by processes");
 
 /* ---- agent ---- */
-/* A new record, mapped read-only; `*ret_fd` is its memfd (close-on-exec) for the worker, which can
- * neither shrink nor grow it. 0, or a negative errno. */
+/* Create a new record, mapped read-only; `*ret_fd` is its memfd (close-on-exec) for the worker,
+ * which can neither shrink nor grow it. 0, or a negative errno. */
 int ct_worker_record_new(const struct ct_worker_record **ret_record, int *ret_fd,
                          struct ct_error *err);
 
-/* Map the record behind `fd` for reading alone: that of another agent's worker, say. As
+/* Map the record behind `fd` read-only, for example of another agent's worker. Errors as
  * ct_worker_record_open. */
 int ct_worker_record_map(int fd, const struct ct_worker_record **ret_record, struct ct_error *err);
 
@@ -103,7 +104,7 @@ struct ct_record_call {
     int failure;
     int awaited; /* -1: unknown */
     char name[CT_RECORD_NAME];
-    char words[CT_RECORD_WORDS];
+    char text[CT_RECORD_TEXT];
 };
 
 struct ct_record_view {
@@ -125,12 +126,13 @@ struct ct_record_view {
 /* Read it. Whatever a worker wrote, the view is well-formed: sections exist, texts end. */
 void ct_worker_record_read(const struct ct_worker_record *record, struct ct_record_view *ret_view);
 
-/* The durations of its last steps in microseconds, at most `room`, in any order; how many. */
+/* Return the durations of its last steps in microseconds, at most `room`, in any order. Returns
+ * their number. */
 uint32_t ct_worker_record_durations(const struct ct_worker_record *record, uint32_t *ret_us,
                                     uint32_t room);
 
-/* When the worker last gave a sign of life, on CLOCK_MONOTONIC: a step, a call, a beat of a wait;
- * 0: it never did. */
+/* Return the time of the worker's last sign of life, on CLOCK_MONOTONIC: a step, a call, a
+ * heartbeat of a wait; 0: it never did. */
 uint64_t ct_worker_record_alive_ns(const struct ct_worker_record *record, struct ct_ticks_pair now);
 
 /* The moment `ticks` of an entry of its flight recorder, on CLOCK_MONOTONIC; `now` is taken by the
@@ -146,43 +148,44 @@ static inline uint64_t ct_worker_record_ns(const struct ct_worker_record *record
  * negative errno. */
 int ct_worker_record_open(int fd, struct ct_worker_record **ret_record, struct ct_error *err);
 
-/* Who writes it: the program of process `pid`, which lies at `at` in its memory. */
+/* Set the writer: the program of process `pid`, mapped at `at` in its memory. */
 void ct_worker_record_program(struct ct_worker_record *record, uint32_t pid, const char *program,
                               uint64_t at);
 
-/* Its place in a round. */
+/* Set the worker's place in a round. */
 void ct_worker_record_place(struct ct_worker_record *record, uint64_t generation, uint32_t rank,
                             uint32_t world);
 
-/* From `now_ns` on the worker is in this section, with `step` steps completed. When it was in STEP
- * with one step less, it is kept how long that step took. */
+/* Set the worker's section from `now_ns` on, with `step` steps completed. When it was in STEP with
+ * one step less, the duration of that step is kept. */
 void ct_worker_record_at(struct ct_worker_record *record, enum ct_record_section section,
                          uint64_t step, uint64_t now_ns);
 
-/* It waits for others, in what is no collective: in the store, for a connection. */
+/* Send a heartbeat of a wait outside of collectives: in the store, for a connection. */
 static inline void ct_worker_record_alive(struct ct_worker_record *record, uint64_t now_ns)
 {
     if (record != NULL)
         atomic_store_explicit(&record->alive_ns, now_ns, memory_order_relaxed);
 }
 
-/* Ranks agree that `rank` was last at `share` per cent of the steps and cost `cost` per cent. */
+/* Record the ranks' finding that `rank` was last at `share` per cent of the steps and cost `cost`
+ * per cent. */
 void ct_worker_record_straggler(struct ct_worker_record *record, uint32_t rank, uint32_t share,
                                 uint32_t cost);
 
-/* A slot for a group whose members know it by `key` and look for each other from now on, of which
- * this one is `rank` of `size`; NULL when all are taken, or for NULL. */
+/* Allocate a slot for a group of key `key`, whose members connect from now on and in which this one
+ * is `rank` of `size`; NULL when all slots are in use, or for a NULL record. */
 struct ct_record_group *ct_worker_record_group_new(struct ct_worker_record *record, const char *key,
                                                    uint32_t rank, uint32_t size);
 
-/* The group is freed. A broken one is still shown, so that its agent sees why the worker ended,
- * until the worker gets its place in another round or the slot is needed. NULL is fine. */
+/* Free the group's slot. A broken one is kept, so that its agent can read the cause of the worker's
+ * end, until the worker gets its place in another round or the slot is needed. NULL is ignored. */
 void ct_worker_record_group_free(struct ct_record_group *group);
 
-/* The group's thread begins to wait for collective `number` (or CT_RECORD_TRANSFER), can say which
- * call that is, has waited. */
+/* Record that the group's thread begins to wait for collective `number` (or CT_RECORD_TRANSFER);
+ * set the text of that call; record the end of the wait. */
 void ct_worker_record_wait(struct ct_record_group *group, uint64_t number, uint64_t now_ns);
-void ct_worker_record_words(struct ct_record_group *group, const char *words);
+void ct_worker_record_text(struct ct_record_group *group, const char *text);
 void ct_worker_record_woke(struct ct_record_group *group);
 
 /* The group is broken. */
@@ -194,7 +197,7 @@ static inline void ct_worker_record_failed(struct ct_record_group *group, int co
 static inline void ct_worker_record_heartbeat(struct ct_record_group *group, uint64_t now_ns,
                                               uint64_t moves, int awaited)
 {
-    atomic_store_explicit(&group->beat_ns, now_ns, memory_order_relaxed);
+    atomic_store_explicit(&group->heartbeat_ns, now_ns, memory_order_relaxed);
     atomic_store_explicit(&group->moves, moves, memory_order_relaxed);
     atomic_store_explicit(&group->awaited, (uint32_t)(awaited + 1), memory_order_relaxed);
 }

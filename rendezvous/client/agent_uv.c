@@ -281,9 +281,9 @@ void ct_agent_prepared(struct ct_agent *agent, const struct ct_prepared *prepare
     ct_member_prepared(&agent->member, prepared);
 }
 
-void ct_agent_healed(struct ct_agent *agent, uint64_t generation)
+void ct_agent_state_recovered(struct ct_agent *agent, uint64_t generation)
 {
-    ct_member_healed(&agent->member, generation);
+    ct_member_state_recovered(&agent->member, generation);
     rearm(agent);
 }
 
@@ -302,9 +302,9 @@ void ct_agent_store_waits(struct ct_agent *agent, const struct ct_msg_store_wait
     ct_member_store_waits(&agent->member, waits);
 }
 
-void ct_agent_seen(struct ct_agent *agent, const struct ct_msg_flight_reply *seen)
+void ct_agent_flight_reply(struct ct_agent *agent, const struct ct_msg_flight_reply *reply)
 {
-    ct_member_seen(&agent->member, seen);
+    ct_member_flight_reply(&agent->member, reply);
 }
 
 void ct_agent_failure(struct ct_agent *agent, uint64_t generation,

@@ -37,13 +37,13 @@ int ct_agent_start(struct ct_agent **ret_agent, uv_loop_t *loop,
  * queued (a leave, the last failure) is still sent, for at most 200 ms. */
 void ct_agent_stop(struct ct_agent *agent, void (*stopped)(void *context));
 
-/* Promise, see struct ct_prepared. To be called again with lineage 0 when the state got lost before
- * the round came. Ignored when another generation is being made by now. */
+/* Promise, see struct ct_prepared. Call it again with lineage 0 when the state is lost before the
+ * round begins. Ignored when another generation is being made by then. */
 void ct_agent_prepared(struct ct_agent *agent, const struct ct_prepared *prepared);
 
-/* All workers of this node hold the base of `generation`: the round is healed here. To be called
- * when options.tells_healed; joins and leaves wait for it, failures do not. */
-void ct_agent_healed(struct ct_agent *agent, uint64_t generation);
+/* Report that all workers of this node hold the base of `generation`. Required when
+ * options.reports_recovery; joins and leaves wait for it, failures do not. */
+void ct_agent_state_recovered(struct ct_agent *agent, uint64_t generation);
 
 /* Ask whether a checkpoint or result of `publication->generation` counts (see PUBLISH in wire.def):
  * its files are complete and in their place, and all ranks have completed its step. Answered once
@@ -52,32 +52,32 @@ void ct_agent_healed(struct ct_agent *agent, uint64_t generation);
  * open. */
 int ct_agent_publish(struct ct_agent *agent, const struct ct_msg_publish *publication);
 
-/* Where the workers are, as rank 0's worker (or any) says: for status and the next heartbeat. */
+/* Report the workers' progress, from rank 0's worker or any: for status and the next heartbeat. */
 void ct_agent_progress(struct ct_agent *agent, const struct ct_msg_progress *progress);
 
-/* Who waits for what in PyTorch's store, a line each ("": nobody), for status. It is believed for 3
- * s: to be told again meanwhile. */
+/* Report the waiters of PyTorch's store and their keys, a line each ("" for none), for status. The
+ * report expires after 3 s and must be repeated before. */
 void ct_agent_store_waits(struct ct_agent *agent, const struct ct_msg_store_waits *waits);
 
-/* The answer to on_look. */
-void ct_agent_seen(struct ct_agent *agent, const struct ct_msg_flight_reply *seen);
+/* Answer on_flight_query. */
+void ct_agent_flight_reply(struct ct_agent *agent, const struct ct_msg_flight_reply *reply);
 
-/* A worker of `generation` failed, `failure->age_ms` ago (copied). The host is filled in. */
+/* Report a failed worker of `generation`, `failure->age_ms` ago (copied). The host is filled in. */
 void ct_agent_failure(struct ct_agent *agent, uint64_t generation,
                       const struct ct_wire_failure *failure);
 
-/* All workers of this node in `generation` exited with 0. */
+/* Report that all workers of this node in `generation` exited with 0. */
 void ct_agent_done(struct ct_agent *agent, uint64_t generation);
 
 /* Leave: DRAIN this node (on_released follows) or STOP the job (on_closed follows). */
 void ct_agent_leave(struct ct_agent *agent, enum ct_rdzv_leave how);
 
-/* One store operation: a STORE_SET, _GET, _ADD, _CAS, _WAIT or _DELETE, such as a worker sent it
- * (copied). `request` takes the place of the number inside and must be unique among those not yet
- * answered. Answered exactly once by on_store_reply: CT_EREVOKED when the generation ends first;
- * CT_ECLOSED when the connection broke while an ADD or CAS was open (it may have been done or not).
- * Returns 0; CT_ELIMIT when too many are open, or key or value are too long: then no answer comes.
- */
+/* Send one store operation: a STORE_SET, _GET, _ADD, _CAS, _WAIT or _DELETE, such as a worker sent
+ * it (copied). `request` takes the place of the number inside and must be unique among those not
+ * yet answered. Answered exactly once by on_store_reply: CT_EREVOKED when the generation ends
+ * first; CT_ECLOSED when the connection broke while an ADD or CAS was open (it may have been done
+ * or not). Returns 0; CT_ELIMIT when too many are open, or key or value are too long: then no
+ * answer comes. */
 int ct_agent_store(struct ct_agent *agent, uint64_t request, const struct ct_message *op);
 
 #endif

@@ -99,7 +99,7 @@ static void describe_foreign(const struct ct_member *member, const struct ct_err
                  endpoint, detail[0] != '\0' ? " (" : "", detail, detail[0] != '\0' ? ")" : "");
 }
 
-static void say_foreign(struct ct_member *member, const struct ct_error *answer)
+static void note_foreign(struct ct_member *member, const struct ct_error *answer)
 {
     struct ct_error why = {0};
     member->foreign_ms = UINT64_MAX;
@@ -109,22 +109,22 @@ static void say_foreign(struct ct_member *member, const struct ct_error *answer)
 
 /* Whoever accepts the connections of a node that was never let in has not answered for a while,
  * over however many connections: say so once. */
-static void tell_foreign(struct ct_member *member)
+static void report_foreign(struct ct_member *member)
 {
     bool waits = member->phase == CT_MEMBER_JOINING || member->phase == CT_MEMBER_CONNECTING;
     if (waits && member->foreign_ms != 0 && member->foreign_ms <= member->now_ms)
-        say_foreign(member, NULL);
+        note_foreign(member, NULL);
 }
 
 /* The same of a connection that ended: what is no answer of a rendezvous is known at once. */
 static void judge_foreign(struct ct_member *member, const struct ct_error *why)
 {
     bool is_answer = why->code == CT_EPROTOCOL;
-    tell_foreign(member);
+    report_foreign(member);
     if (member->foreign_ms == 0 || why->code == CT_EAUTH)
         return;
     if (is_answer)
-        say_foreign(member, why);
+        note_foreign(member, why);
     if (member->foreign_ms == UINT64_MAX)
         describe_foreign(member, is_answer ? why : NULL, &member->last_error);
 }
@@ -208,9 +208,9 @@ static void connection_lost(struct ct_member *member, const struct ct_error *why
     member->last_error = *why;
     judge_foreign(member, why);
     ct_relay_broken(&member->relay, reply, member);
-    if ((was_joined && !member->link_told) || (is_stranger && !member->stranger_told)) {
-        member->link_told = true;
-        member->stranger_told = is_stranger;
+    if ((was_joined && !member->link_reported) || (is_stranger && !member->stranger_reported)) {
+        member->link_reported = true;
+        member->stranger_reported = is_stranger;
         member->on.on_link(member->on.context, false, why->text);
     }
     if (member->phase == CT_MEMBER_OVER)
@@ -268,8 +268,8 @@ static void on_welcome(struct ct_member *member, const struct ct_msg_welcome *m)
     member->give_up_ms = UINT64_MAX;
     uint64_t period = ct_rdzv_heartbeat_ms(&member->options.params);
     member->heartbeat_ms = member->now_ms + CT_MIN(period, (uint64_t)FIRST_HEARTBEAT_MS);
-    if (member->link_told) {
-        member->link_told = member->stranger_told = false;
+    if (member->link_reported) {
+        member->link_reported = member->stranger_reported = false;
         member->on.on_link(member->on.context, true, "");
     }
     if (member->acting > 0 && member->acting != m->generation)
@@ -304,23 +304,23 @@ static void on_refuse(struct ct_member *member, const struct ct_msg_refuse *m)
 static void on_prepare(struct ct_member *member, const struct ct_msg_prepare *m)
 {
     enum ct_rdzv_reason reason = m->cause < CT_RDZV_REASONS ? m->cause : CT_RDZV_REASON_FORM;
-    if (m->generation == member->asked) {
+    if (m->generation == member->requested) {
         if (member->has_prepared)
             ct_member_send_prepared(member);
-        if (member->has_prepared || !member->asked_at_boundary || m->at_boundary != 0)
+        if (member->has_prepared || !member->requested_at_boundary || m->at_boundary != 0)
             return;
-    } else if (m->generation <= member->heard) {
+    } else if (m->generation <= member->received) {
         return;
     }
-    bool again = m->generation == member->asked;
-    member->heard = m->generation;
-    member->asked = m->generation;
-    member->asked_at_boundary = m->at_boundary != 0;
+    bool again = m->generation == member->requested;
+    member->received = m->generation;
+    member->requested = m->generation;
+    member->requested_at_boundary = m->at_boundary != 0;
     if (!again)
         member->has_prepared = false;
-    if (!member->asked_at_boundary)
+    if (!member->requested_at_boundary)
         ct_relay_revoke(&member->relay, m->generation - 1, reply, member);
-    member->on.on_prepare(member->on.context, m->generation, reason, member->asked_at_boundary);
+    member->on.on_prepare(member->on.context, m->generation, reason, member->requested_at_boundary);
 }
 
 /* Ask for the next part of a large round. */
@@ -352,7 +352,7 @@ static int assemble(struct ct_member *member, const struct ct_msg_round *m, stru
 
 static void on_round(struct ct_member *member, const struct ct_msg_round *m)
 {
-    if (m->generation != member->asked || !member->has_prepared)
+    if (m->generation != member->requested || !member->has_prepared)
         return;
     struct ct_error err = {0};
     struct ct_assembly *assembly = member->assembly;
@@ -374,14 +374,14 @@ static void on_round(struct ct_member *member, const struct ct_msg_round *m)
     assembly->round.max_restarts = member->options.params.max_restarts;
     ct_relay_revoke(&member->relay, m->generation - 1, reply, member);
     member->acting = member->begun = m->generation;
-    member->asked = 0;
+    member->requested = 0;
     member->has_prepared = false;
     member->has_failure = false;
     member->done = 0;
     set_waiting(member, "");
     member->on.on_round(member->on.context, &assembly->round);
-    if (!member->options.tells_healed)
-        ct_member_healed(member, m->generation);
+    if (!member->options.reports_recovery)
+        ct_member_state_recovered(member, m->generation);
 }
 
 static void on_published(struct ct_member *member, const struct ct_msg_published *m)
@@ -454,8 +454,8 @@ void ct_member_message(struct ct_member *member, uint64_t now_ms, const struct c
             member->on.on_drain(member->on.context, message->drain.text);
         break;
     case CT_MSG_FLIGHT_QUERY:
-        if (member->on.on_look != NULL)
-            member->on.on_look(member->on.context, &message->flight_query);
+        if (member->on.on_flight_query != NULL)
+            member->on.on_flight_query(member->on.context, &message->flight_query);
         break;
     case CT_MSG_CLOSE:
         on_close(member, &message->close);
@@ -541,7 +541,7 @@ void ct_member_tick(struct ct_member *member, uint64_t now_ms)
         return;
     }
     forgive_own_absence(member, now_ms, now_ms - due);
-    tell_foreign(member);
+    report_foreign(member);
     bool is_late = member->phase != CT_MEMBER_JOINED && member->give_up_ms <= now_ms;
     bool is_silent = member->phase != CT_MEMBER_CONNECTING &&
                      now_ms - CT_MIN(now_ms, member->answered_ms) >= silence_ms(member);

@@ -41,8 +41,9 @@ struct ct_agent_options {
     bool survivable;
     uint32_t source;   /* IPv4 address to connect from, as a number; 0: any */
     bool short_rounds; /* of a large round this node, node 0 and the base are enough */
-    bool tells_healed; /* ct_agent_healed will be called; else a round is healed as it begins */
-    struct ct_id id;   /* {0, 0}: drawn from getrandom(2) */
+    bool
+        reports_recovery; /* by ct_agent_state_recovered; else a round has recovered as it begins */
+    struct ct_id id;      /* {0, 0}: drawn from getrandom(2) */
     const struct ct_clock *clock; /* NULL: the machine's */
 };
 
@@ -60,7 +61,7 @@ struct ct_prepared {
 struct ct_agent_callbacks {
     void *context;
 
-    /* What the job waits for, as a sentence; on each change. NULL: it waits no more. */
+    /* Called on each change of what the job waits for, with a sentence; NULL: it waits no more. */
     void (*on_waiting)(void *context, const char *text);
 
     /* Round `generation` - 1 and all before it are over, `generation` is being made. Stop (or, with
@@ -71,11 +72,11 @@ struct ct_agent_callbacks {
                        bool at_boundary);
 
     /* The current round is over and no other one follows yet: the job waits for nodes. Survivable
-     * workers wait, others are stopped. Nothing is to be answered. */
+     * workers wait, others are stopped. No answer is expected. */
     void (*on_revoke)(void *context, uint64_t generation, enum ct_rdzv_reason reason);
 
-    /* The round begins. A node that is the base and has lost since what it promised (lineage,
-     * base_step) reports a failure. */
+    /* The round begins. A base node that has lost the state that it promised (lineage, base_step)
+     * reports a failure. */
     void (*on_round)(void *context, const struct ct_round *round);
 
     /* The answer to ct_agent_store; reply->request is the number given there. */
@@ -85,13 +86,13 @@ struct ct_agent_callbacks {
      * pointed to it; else it does not count. */
     void (*on_published)(void *context, const struct ct_msg_published *answer);
 
-    /* An operator drains this node: as if ct_agent_leave(DRAIN) had been called. on_prepare at
-     * a step boundary and on_released follow. NULL: not told. */
+    /* An operator drains this node: as if ct_agent_leave(DRAIN) had been called. on_prepare at a
+     * step boundary and on_released follow. May be NULL. */
     void (*on_drain)(void *context, const char *text);
 
-    /* An operator queries the activity of this node's ranks: answer with ct_agent_seen.
-     * NULL: he is not answered. */
-    void (*on_look)(void *context, const struct ct_msg_flight_query *look);
+    /* An operator queries the activity of this node's ranks: answer with ct_agent_flight_reply.
+     * NULL: no answer is sent. */
+    void (*on_flight_query)(void *context, const struct ct_msg_flight_query *query);
 
     /* The job is over, for all nodes alike. */
     void (*on_closed)(void *context, const struct ct_rdzv_result *result);
@@ -99,11 +100,11 @@ struct ct_agent_callbacks {
     /* This node may leave; the job continues without it (after ct_agent_leave with DRAIN). */
     void (*on_released)(void *context);
 
-    /* The connection is gone (false) or back (true). Workers go on meanwhile. false may come a
-     * second time: somebody answers in the daemon's place who does not have the key. */
+    /* The connection is lost (false) or back (true). Workers continue meanwhile. false may be
+     * called a second time, when a process without the key answers in the daemon's place. */
     void (*on_link)(void *context, bool connected, const char *why);
 
-    /* No way on: nobody answered within join_timeout, refused, fenced, wrong key. */
+    /* The node cannot continue: no answer within join_timeout, refused, fenced, wrong key. */
     void (*on_failed)(void *context, const struct ct_error *error);
 };
 
@@ -119,7 +120,7 @@ struct ct_member_io {
     /* Try to connect for at most `give_up_ms`: ends in ct_member_connected or _disconnected. */
     void (*connect)(void *context, uint64_t give_up_ms);
 
-    /* Close the connection, or the attempt; nothing more comes from it. */
+    /* Close the connection, or abort the attempt; no further callback comes from it. */
     void (*disconnect)(void *context);
 };
 
@@ -138,28 +139,28 @@ struct ct_member {
     struct ct_rng rng; /* jitter */
     enum ct_member_phase phase;
     uint64_t now_ms;
-    uint64_t connect_ms;   /* DOWN: when to connect */
-    uint64_t heartbeat_ms; /* JOINED: when the next is due */
-    uint64_t answered_ms;  /* when the daemon was last heard */
-    uint64_t give_up_ms;   /* when waiting to be let in ends */
-    bool was_away;         /* that was put off, because this agent did not run: once */
-    uint64_t foreign_ms;   /* when to say that the endpoint does not answer as a rendezvous; 0: not
+    uint64_t connect_ms;    /* DOWN: when to connect */
+    uint64_t heartbeat_ms;  /* JOINED: when the next is due */
+    uint64_t answered_ms;   /* when the daemon was last heard */
+    uint64_t give_up_ms;    /* when waiting to be let in ends */
+    bool was_away;          /* that was put off, because this agent did not run: once */
+    uint64_t foreign_ms;    /* when to say that the endpoint does not answer as a rendezvous; 0: not
                             * now, UINT64_MAX: it is said */
-    bool was_joined;       /* ever */
-    bool link_told;        /* on_link said that it is down */
-    bool stranger_told;    /* ... and that somebody without the key answers */
-    uint64_t seq;          /* of the last message sent */
-    uint64_t epoch;        /* newest that was obeyed */
+    bool was_joined;        /* ever */
+    bool link_reported;     /* on_link said that it is down */
+    bool stranger_reported; /* ... and that somebody without the key answers */
+    uint64_t seq;           /* of the last message sent */
+    uint64_t epoch;         /* newest that was obeyed */
 
-    uint64_t heard;  /* highest generation of a PREPARE or ROUND */
-    uint64_t acting; /* the round that the workers run in, 0: none */
-    uint64_t begun;  /* the last that they were in */
-    uint64_t over;   /* the newest that they will never act in again */
-    uint64_t asked;  /* generation to promise, 0: none */
-    bool asked_at_boundary;
+    uint64_t received;  /* highest generation of a PREPARE or ROUND */
+    uint64_t acting;    /* the round that the workers run in, 0: none */
+    uint64_t begun;     /* the last that they were in */
+    uint64_t over;      /* the newest that they will never act in again */
+    uint64_t requested; /* generation to promise, 0: none */
+    bool requested_at_boundary;
     bool has_prepared;
     struct ct_prepared prepared;
-    uint64_t healed;                   /* newest round whose base all workers of this node hold */
+    uint64_t recovered;                /* newest round whose base all workers of this node hold */
     uint64_t done;                     /* generation that is done, 0: none */
     struct ct_msg_publish publication; /* that waits for its answer; generation 0: none */
     bool has_failure;
@@ -179,40 +180,41 @@ struct ct_member {
     struct ct_error last_error; /* why it is not let in */
 };
 
-/* A member that is DOWN. The strings of `options` must outlive it; options->id must be set. */
+/* Initialise a member that is DOWN. The strings of `options` must outlive it; options->id must be
+ * set. */
 void ct_member_init(struct ct_member *member, const struct ct_agent_options *options,
                     const struct ct_agent_callbacks *callbacks, const struct ct_member_io *io,
                     uint64_t seed);
 void ct_member_deinit(struct ct_member *member);
 
-/* Begin: connects at once. */
+/* Start: connects at once. */
 void ct_member_start(struct ct_member *member, uint64_t now_ms);
 
-/* The connection is open. */
+/* Handle an opened connection. */
 void ct_member_connected(struct ct_member *member, uint64_t now_ms);
 
-/* It is gone, or could not be made; `why` says so. CT_EAUTH is final for a node
- * that was never in the job; later it is one more attempt that failed. */
+/* Handle a lost connection or a failed attempt, with its reason. CT_EAUTH is final for a node that
+ * was never in the job; later it counts as one more failed attempt. */
 void ct_member_disconnected(struct ct_member *member, uint64_t now_ms, const struct ct_error *why);
 
 void ct_member_message(struct ct_member *member, uint64_t now_ms, const struct ct_message *message);
 void ct_member_tick(struct ct_member *member, uint64_t now_ms);
 uint64_t ct_member_deadline(const struct ct_member *member);
 
-/* While it connects: what stands in the way; `accepted`: at a peer that took the connection and has
- * not proved itself yet. */
+/* Report the obstacle during an attempt to connect; `accepted`: the peer has accepted the
+ * connection but not authenticated yet. */
 void ct_member_waiting(struct ct_member *member, uint64_t now_ms, const char *text, bool accepted);
 
-/* The node is done with it: disconnects, and calls back no more. */
+/* Stop: disconnects, and calls back no more. */
 void ct_member_stop(struct ct_member *member);
 
 /* The calls of agent_uv.h, described there. */
 void ct_member_prepared(struct ct_member *member, const struct ct_prepared *prepared);
-void ct_member_healed(struct ct_member *member, uint64_t generation);
+void ct_member_state_recovered(struct ct_member *member, uint64_t generation);
 int ct_member_publish(struct ct_member *member, const struct ct_msg_publish *publication);
 void ct_member_progress(struct ct_member *member, const struct ct_msg_progress *progress);
 void ct_member_store_waits(struct ct_member *member, const struct ct_msg_store_waits *waits);
-void ct_member_seen(struct ct_member *member, const struct ct_msg_flight_reply *seen);
+void ct_member_flight_reply(struct ct_member *member, const struct ct_msg_flight_reply *reply);
 void ct_member_failure(struct ct_member *member, uint64_t now_ms, uint64_t generation,
                        const struct ct_wire_failure *failure);
 void ct_member_done(struct ct_member *member, uint64_t generation);

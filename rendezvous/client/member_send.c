@@ -5,7 +5,7 @@
 #include "base/assert.h"
 #include "base/str.h"
 
-static void say(struct ct_member *member, const struct ct_message *message)
+static void send_message(struct ct_member *member, const struct ct_message *message)
 {
     member->io.send(member->io.context, message);
 }
@@ -15,7 +15,7 @@ void ct_member_send_hello(struct ct_member *member)
     const struct ct_agent_options *o = &member->options;
     struct ct_message message = {
         .type = CT_MSG_HELLO,
-        .hello = {.generation = member->heard,
+        .hello = {.generation = member->received,
                   .protocol = CT_WIRE_PROTOCOL,
                   .job = o->run_id,
                   .host = o->host,
@@ -23,7 +23,7 @@ void ct_member_send_hello(struct ct_member *member)
                   .role = "agent",
                   .epoch = member->epoch},
     };
-    say(member, &message);
+    send_message(member, &message);
 }
 
 void ct_member_send_join(struct ct_member *member)
@@ -31,7 +31,7 @@ void ct_member_send_join(struct ct_member *member)
     const struct ct_agent_options *o = &member->options;
     struct ct_message message = {
         .type = CT_MSG_JOIN,
-        .join = {.generation = member->heard,
+        .join = {.generation = member->received,
                  .seq = ++member->seq,
                  .acting = member->acting,
                  .over = member->over,
@@ -57,21 +57,21 @@ void ct_member_send_join(struct ct_member *member)
                  .settings = o->params.settings,
                  .survivable = o->survivable},
     };
-    say(member, &message);
+    send_message(member, &message);
 }
 
 void ct_member_send_heartbeat(struct ct_member *member)
 {
     struct ct_message message = {
         .type = CT_MSG_HEARTBEAT,
-        .heartbeat = {.generation = member->heard,
+        .heartbeat = {.generation = member->received,
                       .seq = ++member->seq,
                       .acting = member->acting,
                       .over = member->over,
-                      .healed = member->healed,
+                      .recovered = member->recovered,
                       .step = member->step},
     };
-    say(member, &message);
+    send_message(member, &message);
 }
 
 void ct_member_send_prepared(struct ct_member *member)
@@ -87,7 +87,7 @@ void ct_member_send_prepared(struct ct_member *member)
                      .digest = p->digest,
                      .port = p->port},
     };
-    say(member, &message);
+    send_message(member, &message);
 }
 
 static void send_failure(struct ct_member *member)
@@ -98,7 +98,7 @@ static void send_failure(struct ct_member *member)
     };
     message.failure.failure.age_ms =
         member->failed_ms < member->now_ms ? member->now_ms - member->failed_ms : 0;
-    say(member, &message);
+    send_message(member, &message);
 }
 
 static void send_done(struct ct_member *member)
@@ -107,23 +107,25 @@ static void send_done(struct ct_member *member)
         .type = CT_MSG_DONE,
         .done = {.generation = member->done, .seq = ++member->seq},
     };
-    say(member, &message);
+    send_message(member, &message);
 }
 
 void ct_member_send_leave(struct ct_member *member)
 {
     struct ct_message message = {
         .type = CT_MSG_LEAVE,
-        .leave = {.generation = member->heard, .seq = ++member->seq, .how = (uint8_t)member->leave},
+        .leave = {.generation = member->received,
+                  .seq = ++member->seq,
+                  .how = (uint8_t)member->leave},
     };
-    say(member, &message);
+    send_message(member, &message);
 }
 
 static void send_publish(struct ct_member *member)
 {
     struct ct_message message = {.type = CT_MSG_PUBLISH, .publish = member->publication};
     message.publish.seq = ++member->seq;
-    say(member, &message);
+    send_message(member, &message);
 }
 
 /* ---- what the node says and member.h declares ---- */
@@ -145,26 +147,26 @@ void ct_member_progress(struct ct_member *member, const struct ct_msg_progress *
         return;
     member->step = progress->step;
     if (member->phase == CT_MEMBER_JOINED)
-        say(member, &message);
+        send_message(member, &message);
 }
 
 void ct_member_store_waits(struct ct_member *member, const struct ct_msg_store_waits *waits)
 {
     struct ct_message message = {.type = CT_MSG_STORE_WAITS, .store_waits = *waits};
     if (waits->generation == member->acting && member->phase == CT_MEMBER_JOINED)
-        say(member, &message);
+        send_message(member, &message);
 }
 
-void ct_member_seen(struct ct_member *member, const struct ct_msg_flight_reply *seen)
+void ct_member_flight_reply(struct ct_member *member, const struct ct_msg_flight_reply *reply)
 {
-    struct ct_message message = {.type = CT_MSG_FLIGHT_REPLY, .flight_reply = *seen};
+    struct ct_message message = {.type = CT_MSG_FLIGHT_REPLY, .flight_reply = *reply};
     if (member->phase == CT_MEMBER_JOINED)
-        say(member, &message);
+        send_message(member, &message);
 }
 
 void ct_member_prepared(struct ct_member *member, const struct ct_prepared *prepared)
 {
-    if (prepared->generation != member->asked || member->asked == 0 ||
+    if (prepared->generation != member->requested || member->requested == 0 ||
         member->phase == CT_MEMBER_OVER)
         return;
     member->prepared = *prepared;
@@ -177,11 +179,11 @@ void ct_member_prepared(struct ct_member *member, const struct ct_prepared *prep
         ct_member_send_prepared(member);
 }
 
-void ct_member_healed(struct ct_member *member, uint64_t generation)
+void ct_member_state_recovered(struct ct_member *member, uint64_t generation)
 {
-    if (generation != member->acting || generation <= member->healed)
+    if (generation != member->acting || generation <= member->recovered)
         return;
-    member->healed = generation;
+    member->recovered = generation;
     if (member->phase == CT_MEMBER_JOINED)
         ct_member_send_heartbeat(member);
 }
@@ -227,11 +229,11 @@ void ct_member_leave(struct ct_member *member, enum ct_rdzv_leave how)
 void ct_member_repeat(struct ct_member *member, enum ct_rdzv_member_state state)
 {
     bool in_round = state == CT_RDZV_ACTING || state == CT_RDZV_DONE;
-    if (state == CT_RDZV_ASKED && member->has_prepared)
+    if (state == CT_RDZV_PREPARING && member->has_prepared)
         ct_member_send_prepared(member);
-    if (member->has_failure && (in_round || state == CT_RDZV_ASKED))
+    if (member->has_failure && (in_round || state == CT_RDZV_PREPARING))
         send_failure(member);
-    bool may_be_done = state == CT_RDZV_ACTING || state == CT_RDZV_ASKED;
+    bool may_be_done = state == CT_RDZV_ACTING || state == CT_RDZV_PREPARING;
     if (member->done > 0 && may_be_done && member->done == member->acting)
         send_done(member);
     if (member->publication.generation > 0)

@@ -29,14 +29,14 @@ typedef void (*ct_relay_send_fn)(void *context, const struct ct_message *message
 
 void ct_relay_init(struct ct_relay *relay);
 
-/* Frees everything, answers nothing. */
+/* Free all requests without an answer. */
 void ct_relay_deinit(struct ct_relay *relay);
 
 /* Keep a copy of `op` under the number `request`, to be sent. 0, CT_ELIMIT, CT_ENOMEM; CT_EPROTOCOL
  * when it is no store request. */
 int ct_relay_add(struct ct_relay *relay, uint64_t request, const struct ct_message *op);
 
-/* Pass a reply on. False when nobody waits for it (any more). */
+/* Forward a reply to its requester. False when no request waits for it any more. */
 bool ct_relay_answer(struct ct_relay *relay, const struct ct_msg_store_reply *reply,
                      ct_relay_reply_fn answer, void *context);
 
@@ -44,10 +44,10 @@ bool ct_relay_answer(struct ct_relay *relay, const struct ct_msg_store_reply *re
 void ct_relay_revoke(struct ct_relay *relay, uint64_t generation, ct_relay_reply_fn answer,
                      void *context);
 
-/* The connection broke: answer CT_ECLOSED to what must not be repeated. */
+/* Handle a lost connection: answer CT_ECLOSED to requests that must not be repeated. */
 void ct_relay_broken(struct ct_relay *relay, ct_relay_reply_fn answer, void *context);
 
-/* There is a connection: send what was not sent on it yet. */
+/* Send the requests that were not sent on this connection yet. */
 void ct_relay_flush(struct ct_relay *relay, ct_relay_send_fn send, void *context);
 
 #endif

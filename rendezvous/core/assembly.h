@@ -37,7 +37,7 @@ struct ct_round {
     const struct ct_round_node *nodes; /* all; NULL in a short one (see ct_assembly_short) */
 };
 
-/* What this node offered, by which it knows itself. */
+/* This node's offer, by which it finds itself in the round. */
 struct ct_offer {
     struct ct_id id;
     uint32_t slots;

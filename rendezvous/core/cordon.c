@@ -207,7 +207,7 @@ static void cordon(struct ct_rdzv *job, uint64_t link, const struct ct_rdzv_orde
                    order->reason[0] != '\0' ? ": " : "", order->reason);
     ct_rdzv_announce(job, "host %s is cordoned %s", order->host, cordon->reason);
     if (apply(job, order->host)) /* its own cordon, after losses, was of another kind */
-        ct_rdzv_take_in(job, NULL);
+        ct_rdzv_admit(job, NULL);
     keep_order(job, link);
 }
 
@@ -221,7 +221,7 @@ static void uncordon(struct ct_rdzv *job, uint64_t link, const struct ct_rdzv_or
     }
     flap_of(job, order->host)->count = 0;
     if (remove_entry(job, (size_t)(cordon - job->cordons)))
-        ct_rdzv_take_in(job, NULL);
+        ct_rdzv_admit(job, NULL);
     ct_rdzv_announce(job, "host %s is uncordoned by %s", order->host, order->author);
     keep_order(job, link);
 }
@@ -243,9 +243,9 @@ static struct ct_rdzv_member *next_to_drain(struct ct_rdzv *job, const char *hos
 
 static void drain(struct ct_rdzv *job, uint64_t link, const struct ct_rdzv_order *order)
 {
-    bool seen;
-    struct ct_rdzv_member *member = next_to_drain(job, order->host, &seen);
-    if (!seen) {
+    bool found;
+    struct ct_rdzv_member *member = next_to_drain(job, order->host, &found);
+    if (!found) {
         answer(job, link, CT_ENOTFOUND, "job %s has no node on host %s", job->name, order->host);
         return;
     }
@@ -321,7 +321,7 @@ void ct_rdzv_cordon_tick(struct ct_rdzv *job)
         ended = true;
     }
     if (admits)
-        ct_rdzv_take_in(job, NULL);
+        ct_rdzv_admit(job, NULL);
     bool retries = job->cordon_retry_ms <= job->now_ms;
     if (retries)
         job->cordon_retry_ms = UINT64_MAX;

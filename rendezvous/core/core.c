@@ -209,9 +209,9 @@ static void on_pending(struct ct_rdzv *job, bool is_kept)
 static void on_record(struct ct_rdzv *job, const struct ct_rdzv_event *event)
 {
     bool is_kept = event->kind == CT_RDZV_ON_PERSISTED;
-    if (!is_kept && !job->disk_told)
+    if (!is_kept && !job->journal_failure_announced)
         ct_rdzv_announce(job, "the journal cannot be written: no new round until it can");
-    job->disk_told = !is_kept;
+    job->journal_failure_announced = !is_kept;
     if (event->seq == job->cordon_seq && event->seq != 0)
         ct_rdzv_on_cordon_record(job, is_kept);
     else if (event->seq == job->publishing_seq && event->seq != 0)
@@ -221,7 +221,7 @@ static void on_record(struct ct_rdzv *job, const struct ct_rdzv_event *event)
 }
 
 /* What is over by now. Messages that wait may speak against it: so this is for ticks alone. */
-static void look_at_clocks(struct ct_rdzv *job)
+static void check_clocks(struct ct_rdzv *job)
 {
     if (job->scan_awake_ms <= ct_rdzv_awake_ms(job))
         ct_rdzv_scan_leases(job);
@@ -247,7 +247,7 @@ void ct_rdzv_step(struct ct_rdzv *job, uint64_t now_ms, const struct ct_rdzv_eve
     } else if (event->kind == CT_RDZV_ON_PERSISTED || event->kind == CT_RDZV_ON_PERSIST_FAILED) {
         on_record(job, event);
     } else if (event->kind == CT_RDZV_ON_TICK) {
-        look_at_clocks(job);
+        check_clocks(job);
     } else {
         struct ct_rdzv_member *member = member_of(job, event);
         if (member != NULL)
@@ -276,7 +276,7 @@ uint64_t ct_rdzv_deadline(const struct ct_rdzv *job)
         if (job->pending == 0)
             due = CT_MIN(due, job->prepare_until_ms);
         break;
-    case CT_RDZV_HEAL:
+    case CT_RDZV_RECOVER:
         due = CT_MIN(due, job->leave_until_ms);
         break;
     case CT_RDZV_RUNNING:
@@ -376,8 +376,9 @@ bool ct_rdzv_is_idle(const struct ct_rdzv *job)
         return false;
     if (job->phase != CT_RDZV_CLOSED)
         return job->generation == 0;
-    uint32_t told = 0;
+    uint32_t informed = 0;
     for (uint32_t i = 0; i < job->roster.count; i++)
-        told += job->roster.places[i].told;
-    return told == job->roster.count || job->closed_ms + ct_rdzv_outlived_ms(job) <= job->now_ms;
+        informed += job->roster.places[i].informed;
+    return informed == job->roster.count ||
+           job->closed_ms + ct_rdzv_outlived_ms(job) <= job->now_ms;
 }

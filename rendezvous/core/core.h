@@ -18,7 +18,7 @@
  *      |        COMMIT(g)           |  roster and base become durable
  *      |             |              |
  *      |             v              |
- *      +------- HEAL(g) ------------+  the round is sent to all, who recover the base's state
+ *      +------- RECOVER(g) ---------+  the round is sent to all, who recover the base's state
  *      |             |              |
  *      |             | all hold it  |
  *      |             v              |
@@ -31,15 +31,15 @@
  *                    v
  *               CLOSED                 the result is sent to all; final
  *
- * From HEAL a loss or failure leads to the next round at once. A node that leaves waits for RUNNING
- * too, but no longer than prepare_ms; one that joins waits for RUNNING.
+ * From RECOVER a loss or failure leads to the next round at once. A node that leaves waits for
+ * RUNNING too, but no longer than prepare_ms; one that joins waits for RUNNING.
  *
  * Terms: a generation is a round's number; it only grows, and it never has more than one roster.
  * The roster is the ordered list of members of a committed round; ranks follow from it. A lineage
  * is the generation in which a member's workers last had the job's common state; 0 is no state.
  *
- * Durability: the core asks for a record to be kept (CT_RDZV_DO_PERSIST) and sends its effect to
- * nobody before CT_RDZV_ON_PERSISTED. Without a journal the caller answers at once.
+ * Durability: the core asks for a record to be kept (CT_RDZV_DO_PERSIST) and sends no message about
+ * its effect before CT_RDZV_ON_PERSISTED. Without a journal the caller answers at once.
  *
  * A publication is a result for readers outside the job: a checkpoint, a final result. It counts
  * once it is on record here, which is possible as long as its round may act: until the last member
@@ -79,7 +79,7 @@ enum {
     CT_RDZV_LEASE_MIN_MS = 100,    /* shorter leases are refused: a busy machine would lose nodes */
 };
 
-/* What all nodes of a job must agree on; the first to join sets it. */
+/* The parameters that all nodes of a job must agree on; the first node to join sets them. */
 struct ct_rdzv_params {
     uint32_t nodes_min;
     uint32_t nodes_max;
@@ -93,8 +93,8 @@ struct ct_rdzv_params {
     uint32_t cordon_faults;   /* losses of a host within an hour that cordon it; 0: never */
     uint32_t world_divides;   /* the number of ranks must divide this; 0: any will do */
     uint64_t config_hash;     /* of what the nodes run; 0 is not compared */
-    /* What makes that hash, a "--key=value" a line, as far as there is room: it decides nothing,
-     * and names what differs. */
+    /* The settings behind that hash, one "--key=value" a line, truncated to the room: used only to
+     * name a difference. */
     char settings[CT_RDZV_SETTINGS_BYTES];
 };
 
@@ -102,13 +102,15 @@ struct ct_rdzv_params {
  * autonomy 600 s), a cordon after 3 losses, one node, no restarts, any number of ranks. */
 extern const struct ct_rdzv_params ct_rdzv_params_default;
 
-/* 0, or CT_EUSAGE with the sentence: MIN above MAX, a lease below the limit, ... */
+/* Check the parameters. 0, or CT_EUSAGE with the sentence: MIN above MAX, a lease below the limit,
+ * ... */
 int ct_rdzv_params_check(const struct ct_rdzv_params *params, struct ct_error *err);
 
-/* The heartbeat period: a fifth of the lease, and half a millisecond a node of a large job. */
+/* Return the heartbeat period in ms: a fifth of the lease, and half a millisecond per node of a
+ * large job. */
 uint32_t ct_rdzv_heartbeat_ms(const struct ct_rdzv_params *params);
 
-/* Return how long a closed connection may stay away. */
+/* Return the time in ms that a closed connection may stay away. */
 uint32_t ct_rdzv_reattach_ms(uint32_t lease_ms);
 
 /* ---- states, from states.def ---- */
@@ -201,7 +203,7 @@ enum ct_rdzv_event_kind {
     CT_RDZV_ON_TICK,       /* time passed: a deadline is due (harmless otherwise), and all that had
                             * arrived by then has been given to the core */
     CT_RDZV_ON_JOIN,       /* `link` is the caller's name for the connection, never 0 */
-    CT_RDZV_ON_HEARTBEAT,  /* promised, generation (acting), over, healed; to PUBLISH: link, seq */
+    CT_RDZV_ON_HEARTBEAT,  /* promised, generation, over, recovered; to PUBLISH: link, seq */
     CT_RDZV_ON_PREPARED,   /* generation, acted, lineage, step, digest, port */
     CT_RDZV_ON_FAILURE,    /* generation, failure */
     CT_RDZV_ON_DONE,       /* generation: all workers of the node exited with 0 */
@@ -230,9 +232,9 @@ struct ct_rdzv_event {
     uint64_t link;
     uint64_t seq; /* of the member's message: grows with each; or of the record */
     uint64_t generation;
-    uint64_t promised; /* heartbeat: highest generation promised */
-    uint64_t over;     /* heartbeat: newest generation given up */
-    uint64_t healed;   /* heartbeat: newest generation whose base all its workers hold */
+    uint64_t promised;  /* heartbeat: highest generation promised */
+    uint64_t over;      /* heartbeat: newest generation given up */
+    uint64_t recovered; /* heartbeat: newest generation whose base all its workers hold */
     uint64_t acted;
     uint64_t lineage;
     uint64_t step;
@@ -247,9 +249,9 @@ struct ct_rdzv_event {
 
 /* ---- actions ---- */
 
-/* The bound of a step, which no number of members, leases, cordons or messages raises: what
- * concerns many is one action to CT_RDZV_ALL, several PREPAREs of a step are one, and an ANNOUNCE
- * is left out when its place may be needed.
+/* The number of actions of a step is bounded, independently of the number of members, leases,
+ * cordons or messages: an action for many members is one to CT_RDZV_ALL, several PREPAREs of a step
+ * are merged, and an ANNOUNCE is dropped when its place may be needed.
  *
  *      the event itself     WELCOME, REFUSE, ACK, RELEASE, PUBLISHED, or ANSWER and DRAIN     2
  *      one PREPARE, one ROUND, one CLOSE; REVOKE for one and for all                          5
@@ -311,12 +313,12 @@ struct ct_rdzv_member {
     struct ct_id id;
     uint64_t link; /* 0: not connected now (a free place keeps its last) */
     uint64_t seq;  /* of its last message that counted */
-    uint64_t heard_ms;
+    uint64_t received_ms;
     uint64_t lease_awake_ms; /* when its lease ends, on the clock of leases.c; UINT64_MAX: never */
     uint64_t eligible_ms; /* a host that was lost again and again joins no running round before */
-    uint64_t asked_ms;    /* when it was last asked to promise */
-    uint64_t joined;      /* order of joining */
-    uint64_t promised;    /* newest round that it has been asked for, as its heartbeat says */
+    uint64_t prepare_sent_ms; /* when it was last asked to promise */
+    uint64_t joined;          /* order of joining */
+    uint64_t promised;        /* newest round that it has been asked for, as its heartbeat says */
     uint64_t acted; /* as it last promised: the newest round that its workers may have acted in */
     uint64_t lineage;
     uint64_t step;
@@ -341,17 +343,17 @@ struct ct_rdzv_member {
     char role[CT_RDZV_ROLE_BYTES];
 };
 
-/* A place in a committed round. It copies what is known of the member, who may be gone by now. */
+/* A place in a committed round, with a copy of the member's data, since the member may be gone. */
 struct ct_rdzv_place {
     struct ct_id id;
     uint32_t slots;
     uint32_t first_rank;
     int32_t node_rank;
     uint16_t port;
-    bool survivor; /* was in the round before */
-    bool healed;   /* its workers hold the base */
-    bool done;     /* its workers have ended well */
-    bool told;     /* CLOSED: its node knows the result */
+    bool survivor;  /* was in the round before */
+    bool recovered; /* its workers hold the base */
+    bool done;      /* its workers have ended well */
+    bool informed;  /* CLOSED: its node knows the result */
     char host[CT_RDZV_HOST_BYTES];
     char address[CT_RDZV_ADDRESS_BYTES];
     char role[CT_RDZV_ROLE_BYTES];
@@ -372,14 +374,15 @@ struct ct_rdzv_roster {
 
 struct ct_rdzv;
 
-/* A job without members, in LOBBY at time `now_ms`; NULL without memory. `epoch` is the daemon's.
- * `name` is the run id (copied, cut at 127 bytes). The parameters must have passed the check. */
+/* Allocate a job without members, in LOBBY at time `now_ms`; NULL without memory. `epoch` is the
+ * daemon's. `name` is the run id (copied, cut at 127 bytes). The parameters must have passed the
+ * check. */
 struct ct_rdzv *ct_rdzv_new(const char *name, const struct ct_rdzv_params *params, uint64_t epoch,
                             uint64_t now_ms);
 void ct_rdzv_free(struct ct_rdzv *job);
 
-/* What a journal kept, into a new job: the newest records in this order, those that there are, then
- * ct_rdzv_restored. See core_restore.c. */
+/* Restore the records of a journal into a new job: the newest of each kind, in this order, then
+ * call ct_rdzv_restored. See core_restore.c. */
 void ct_rdzv_restore_reserve(struct ct_rdzv *job, uint64_t generation, uint32_t restarts,
                              bool charged);
 int ct_rdzv_restore_commit(struct ct_rdzv *job, const struct ct_rdzv_roster *roster,
@@ -389,12 +392,12 @@ void ct_rdzv_restore_cordon(struct ct_rdzv *job, const struct ct_rdzv_cordon *co
 void ct_rdzv_restore_close(struct ct_rdzv *job, const struct ct_rdzv_result *result);
 void ct_rdzv_restored(struct ct_rdzv *job);
 
-/* One event at time `now_ms` (never less than before). Fills `actions`, which the caller carries
- * out in order before the next step. */
+/* Handle one event at time `now_ms` (never less than before). Fills `actions`, which the caller
+ * carries out in order before the next step. */
 void ct_rdzv_step(struct ct_rdzv *job, uint64_t now_ms, const struct ct_rdzv_event *event,
                   struct ct_rdzv_actions *actions);
 
-/* When a CT_RDZV_ON_TICK is due; UINT64_MAX: never. */
+/* Return the time at which a CT_RDZV_ON_TICK is due, in ms; UINT64_MAX if none is. */
 uint64_t ct_rdzv_deadline(const struct ct_rdzv *job);
 
 /* ---- queries ---- */
@@ -403,51 +406,52 @@ enum ct_rdzv_phase ct_rdzv_phase(const struct ct_rdzv *job);
 const char *ct_rdzv_name(const struct ct_rdzv *job);
 uint64_t ct_rdzv_generation(const struct ct_rdzv *job); /* highest reserved */
 uint32_t ct_rdzv_restarts(const struct ct_rdzv *job);
-/* The failure behind the last restart; NULL when there was none, or the daemon forgot it. */
+/* Return the failure behind the last restart; NULL when there was none, or the daemon was restarted
+ * since. */
 const struct ct_wire_failure *ct_rdzv_last_cause(const struct ct_rdzv *job);
 
-/* Why the newest round was begun. */
+/* Return the reason of the newest round. */
 enum ct_rdzv_reason ct_rdzv_last_reason(const struct ct_rdzv *job);
 const struct ct_rdzv_params *ct_rdzv_params(const struct ct_rdzv *job);
 const struct ct_rdzv_result *ct_rdzv_result(const struct ct_rdzv *job);
 
-/* What else failed in the round of the root cause, in the order in which it was told; a daemon that
- * was restarted since knows of none. */
+/* Return the other failures in the round of the root cause, in the order of their reports; none
+ * after a restart of the daemon. */
 const struct ct_wire_failure *ct_rdzv_others(const struct ct_rdzv *job, size_t *ret_count);
 
-/* The last committed round. */
+/* Return the last committed round. */
 const struct ct_rdzv_roster *ct_rdzv_roster(const struct ct_rdzv *job);
 
-/* The newest publication on record. */
+/* Return the newest publication on record. */
 const struct ct_rdzv_publication *ct_rdzv_published(const struct ct_rdzv *job);
 
-/* Cordoned host number `index`, NULL beyond the last. */
+/* Return cordoned host number `index`, NULL beyond the last. */
 const struct ct_rdzv_cordon *ct_rdzv_cordon(const struct ct_rdzv *job, size_t index);
 
-/* Members by number, 0 <= index < capacity, which grows as nodes join; free places have state
- * CT_RDZV_FREE. */
+/* Return the members by number, 0 <= index < capacity, which grows as nodes join; free places have
+ * state CT_RDZV_FREE. */
 size_t ct_rdzv_capacity(const struct ct_rdzv *job);
 const struct ct_rdzv_member *ct_rdzv_member(const struct ct_rdzv *job, size_t index);
 
-/* The member of incarnation `id`, NULL when it is not here; costs the same in a job of any size. */
+/* Return the member of incarnation `id`, NULL if none, in constant time. */
 const struct ct_rdzv_member *ct_rdzv_member_of(const struct ct_rdzv *job, struct ct_id id);
 
-/* Nobody is here, and nothing is worth keeping: no round ran yet, or all nodes of the last round
- * know the result, or had long enough to ask for it. The caller may free the job. */
+/* Return whether the job has no members and may be freed: no round ran yet, or all nodes of the
+ * last round know the result or have had the time to ask for it. */
 bool ct_rdzv_is_idle(const struct ct_rdzv *job);
 
-/* CLOSED and nobody here: how long until another job may take the name, 0 when it may now. Nodes
- * that were cut off at the end have that long to come and ask for the result. */
+/* Return, for a CLOSED job without members, the time in ms until another job may take the name; 0:
+ * now. Nodes that were cut off at the end may ask for the result until then. */
 uint64_t ct_rdzv_reusable_ms(const struct ct_rdzv *job, uint64_t now_ms);
 
 /* Print one sentence: the job's state and what it waits for. */
 void ct_rdzv_describe(const struct ct_rdzv *job, char *text, size_t room);
 
-/* The same for one member that is in no round while others are: what it waits for. False: for what
- * the job waits for. */
+/* Print the same for one member that is in no round while others are. False: it waits for what the
+ * job waits for. */
 bool ct_rdzv_describe_member(const struct ct_rdzv *job, size_t index, char *text, size_t room);
 
-/* One line for transcripts and logs: an event, before its step; an action, after it. */
+/* Print one line for transcripts and logs: an event, before its step; an action, after it. */
 void ct_rdzv_event_print(const struct ct_rdzv *job, const struct ct_rdzv_event *event, char *line,
                          size_t room);
 void ct_rdzv_action_print(const struct ct_rdzv *job, const struct ct_rdzv_action *action,

@@ -76,7 +76,7 @@ static void presume(struct ct_rdzv *job, uint32_t place_number, enum ct_rdzv_mem
     *member = (struct ct_rdzv_member){
         .state = CT_RDZV_FREE,
         .id = place->id,
-        .heard_ms = job->now_ms,
+        .received_ms = job->now_ms,
         .lease_awake_ms = ct_rdzv_awake_ms(job) + job->params.lease_ms + GRACE_MS,
         .joined = ++job->join_serial,
         .node_rank = place->node_rank,
@@ -101,12 +101,12 @@ static void resume(struct ct_rdzv *job)
         presume(job, i, is_whole ? CT_RDZV_ACTING : CT_RDZV_STANDBY);
     job->running_since_ms = job->contact_ms = job->phase_since_ms = job->now_ms;
     if (job->phase == CT_RDZV_CLOSED)
-        ct_rdzv_tell_all(job); /* nobody is connected: nobody is told */
+        ct_rdzv_mark_all_informed(job); /* nobody is connected: nobody is told */
     if (job->phase == CT_RDZV_CLOSED || job->roster.generation == 0)
         return;
     if (is_whole) {
         job->store_lost = true;
-        job->phase = CT_RDZV_HEAL; /* until all say that they hold the base, as they do by now */
+        job->phase = CT_RDZV_RECOVER; /* until all say that they hold the base, as they do by now */
         return;
     }
     job->phase = CT_RDZV_LAST_CALL; /* whose end begins the next round with the first tick */

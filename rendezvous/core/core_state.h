@@ -51,14 +51,14 @@ struct ct_rdzv {
         char others[CT_RDZV_OTHERS][CT_FAILURE_ROOM(CT_RDZV_OTHER_BYTES)];
         char result[CT_FAILURE_ROOM(CT_FAILURE_TEXT_BYTES)];
     } rooms;             /* of these failures, and of the result's cause (failure.h) */
-    uint64_t verdict_ms; /* HEAL, RUNNING: the job is to end then; UINT64_MAX: it is not */
+    uint64_t verdict_ms; /* RECOVER, RUNNING: the job is to end then; UINT64_MAX: it is not */
 
     /* Durability: the record that the phase waits for, 0 when none. */
     enum ct_rdzv_record pending;
     uint64_t pending_seq;
-    uint64_t record_seq; /* of the last record asked for */
-    uint64_t retry_ms;   /* when to ask again, UINT64_MAX: it is under way */
-    bool disk_told;      /* it was announced that the journal cannot be written */
+    uint64_t record_seq;            /* of the last record asked for */
+    uint64_t retry_ms;              /* when to ask again, UINT64_MAX: it is under way */
+    bool journal_failure_announced; /* it was announced that the journal cannot be written */
 
     struct ct_rdzv_publication published;  /* the newest on record */
     struct ct_rdzv_publication publishing; /* whose record is under way; generation 0: none */
@@ -69,12 +69,12 @@ struct ct_rdzv {
     uint64_t call_until_ms;
     uint64_t prepare_until_ms;
     uint64_t grow_until_ms;
-    uint64_t leave_until_ms; /* HEAL: who wants to leave waits no longer */
+    uint64_t leave_until_ms; /* RECOVER: who wants to leave waits no longer */
     uint64_t phase_since_ms;
     uint64_t running_since_ms;   /* the round was committed */
     uint64_t contact_ms;         /* when anybody was last heard */
     uint64_t contact_stalled_ms; /* `stalled_ms` then */
-    bool is_deaf;                /* nobody is: leases are held */
+    bool is_cut_off;             /* nobody is: leases are held */
 
     /* The daemon's own stalls. Leases run on the clock of its waking time, ct_rdzv_awake_ms; so do
      * the times here that end in _awake_ms. */
@@ -102,7 +102,7 @@ struct ct_rdzv {
     struct ct_rdzv_roster roster; /* last committed */
     struct ct_rdzv_roster next;   /* being committed */
     uint32_t done_count;          /* places that are done, their members here or gone */
-    uint32_t healed_count;        /* places whose workers hold the base */
+    uint32_t recovered_count;     /* places whose workers hold the base */
     bool store_lost;              /* the round was committed by an earlier daemon */
 
     uint32_t *order; /* scratch: member numbers, room */
@@ -135,7 +135,7 @@ uint64_t ct_rdzv_push_record(struct ct_rdzv *job, enum ct_rdzv_record record);
  * such action: a second member makes it one to all. */
 void ct_rdzv_push_prepare(struct ct_rdzv *job, uint64_t link);
 
-/* The members of the last round act, or are about to. */
+/* Return whether the members of the last round act, or are about to. */
 bool ct_rdzv_acts(const struct ct_rdzv *job);
 
 /* ---- member_index.c: finding members and counting them in constant time ---- */
@@ -147,17 +147,17 @@ void ct_rdzv_set_out(struct ct_rdzv *job, struct ct_rdzv_member *member, bool le
 struct ct_rdzv_member *ct_rdzv_find(const struct ct_rdzv *job, struct ct_id id);
 struct ct_rdzv_member *ct_rdzv_rank_holder(struct ct_rdzv *job, int32_t node_rank);
 
-/* Is there a place for one more member? Then a free one can be had. */
+/* Return whether there is a place for one more member. */
 bool ct_rdzv_has_room(const struct ct_rdzv *job);
 struct ct_rdzv_member *ct_rdzv_free_member(struct ct_rdzv *job);
 
-/* Have at least the members 0 .. count-1. */
+/* Grow to at least the members 0 .. count-1. */
 void ct_rdzv_widen(struct ct_rdzv *job, size_t count);
 
-/* Members that a round made now could have (leaving and barred ones do not count). */
+/* Return the number of members available to a new round (without leaving and barred ones). */
 size_t ct_rdzv_candidates(const struct ct_rdzv *job);
 
-/* Those of them that the round being made has: asked or promised. */
+/* Return the number of members drafted into the round being made: PREPARING or PROMISED. */
 size_t ct_rdzv_drafted(const struct ct_rdzv *job);
 
 /* How many nodes a round made of these would have: not more than MAX, and as many as give a world
@@ -176,67 +176,69 @@ void ct_rdzv_on_heartbeat(struct ct_rdzv *job, struct ct_rdzv_member *member,
 void ct_rdzv_on_leave(struct ct_rdzv *job, struct ct_rdzv_member *member, enum ct_rdzv_leave how);
 
 /* CLOSED: note that all connected members know the result. */
-void ct_rdzv_tell_all(struct ct_rdzv *job);
+void ct_rdzv_mark_all_informed(struct ct_rdzv *job);
 
-/* Lose the members whose lease is over. */
+/* Remove the members whose lease has expired. */
 void ct_rdzv_scan_leases(struct ct_rdzv *job);
 
 /* ---- leases.c: liveness ---- */
 
-/* How long the daemon has been awake, in which leases run: it stands still while a step is late. */
+/* Return the time in ms that the daemon has been awake, by which leases run: it stops while a step
+ * is late. */
 uint64_t ct_rdzv_awake_ms(const struct ct_rdzv *job);
 
-/* Time has come to `now_ms`: notes a stall of the daemon itself. Before each step. */
+/* Advance the time to `now_ms` before each step, and detect a stall of the daemon itself. */
 void ct_rdzv_note_time(struct ct_rdzv *job, uint64_t now_ms);
 
-/* When the leases want a step: to end one, or to see a stall in time. UINT64_MAX: never. */
+/* Return the time at which the leases need a step, to end one or to detect a stall; UINT64_MAX if
+ * none is. */
 uint64_t ct_rdzv_lease_deadline(const struct ct_rdzv *job);
 
-/* After this time without contact no agent runs on. */
+/* Return the time in ms without contact after which no agent runs any more. */
 uint64_t ct_rdzv_outlived_ms(const struct ct_rdzv *job);
 
-/* A heartbeat arrived, or a connection was ended by its peer: the network works. */
+/* Record contact with a peer: a heartbeat arrived, or a peer closed its connection. */
 void ct_rdzv_contact(struct ct_rdzv *job);
 
-/* All members are silent at once: the daemon is cut off, not they. */
-bool ct_rdzv_hears_nobody(const struct ct_rdzv *job);
+/* Return whether all members are silent at once: then the daemon is cut off, not they. */
+bool ct_rdzv_is_isolated(const struct ct_rdzv *job);
 
 void ct_rdzv_renew_lease(struct ct_rdzv *job, struct ct_rdzv_member *member);
 
-/* The connection is gone; `silent`: given up because nobody answered on it. */
+/* Handle a lost connection; `silent`: it was given up because the peer did not answer. */
 void ct_rdzv_on_disconnect(struct ct_rdzv *job, struct ct_rdzv_member *member, bool silent);
 
-/* A newcomer that may be taken into a running round now. */
+/* Return whether a newcomer may join the running round now. */
 bool ct_rdzv_is_eligible(const struct ct_rdzv *job, const struct ct_rdzv_member *member);
 
-/* A leaving member has promised, or is in no round: it may go. */
+/* Release a leaving member that has promised, or is in no round. */
 void ct_rdzv_release(struct ct_rdzv *job, struct ct_rdzv_member *member);
 
 /* ---- rounds.c: how rounds follow each other ---- */
 
-/* LOBBY, PAUSED, LAST_CALL: check whether there are enough. `newcomer`: somebody just joined. */
+/* LOBBY, PAUSED, LAST_CALL: check whether MIN nodes have joined. `newcomer`: one just joined. */
 void ct_rdzv_gather(struct ct_rdzv *job, bool newcomer);
 
-/* A running round is over because of `reason`: PREPARE the next, or PAUSED. */
+/* End the running round because of `reason`: enter PREPARE of the next, or PAUSED. */
 void ct_rdzv_change(struct ct_rdzv *job, enum ct_rdzv_reason reason, bool at_boundary);
 
-/* PREPARE: take newcomers in while there is room. */
+/* PREPARE: draft newcomers while there is room. */
 void ct_rdzv_draft(struct ct_rdzv *job);
 
-/* PREPARE: go on when everybody has promised; PAUSED when too few are left. */
+/* PREPARE: commit when all members have promised; enter PAUSED when too few are left. */
 void ct_rdzv_advance(struct ct_rdzv *job);
 
 /* RUNNING: set the time at which newcomers are taken in: `newcomer`, or NULL for all. */
 void ct_rdzv_plan_growth(struct ct_rdzv *job, const struct ct_rdzv_member *newcomer);
 
-/* PREPARE: take one newcomer in if there is room. */
+/* PREPARE: draft one newcomer if there is room. */
 void ct_rdzv_draft_one(struct ct_rdzv *job, struct ct_rdzv_member *member);
 
-/* The workers of a member hold the base, or are done. */
-void ct_rdzv_healed(struct ct_rdzv *job, const struct ct_rdzv_member *member);
+/* Record that the workers of a member hold the base, or are done. */
+void ct_rdzv_recovered(struct ct_rdzv *job, const struct ct_rdzv_member *member);
 
-/* PREPARE: the step boundary will not be reached; stop at once. */
-void ct_rdzv_hurry(struct ct_rdzv *job, enum ct_rdzv_reason reason);
+/* PREPARE: stop at once, since the step boundary will not be reached. */
+void ct_rdzv_cancel_boundary(struct ct_rdzv *job, enum ct_rdzv_reason reason);
 
 void ct_rdzv_on_prepared(struct ct_rdzv *job, struct ct_rdzv_member *member,
                          const struct ct_rdzv_event *event);
@@ -252,7 +254,7 @@ void ct_rdzv_close(struct ct_rdzv *job, int code, int status, const struct ct_wi
 /* End a job that waits for its verdict, now. */
 void ct_rdzv_conclude(struct ct_rdzv *job);
 
-/* A member is gone that was in state `was` (its place and names are still readable). */
+/* Handle the loss of a member that was in state `was` (its place and names are still readable). */
 void ct_rdzv_lost(struct ct_rdzv *job, const struct ct_rdzv_member *member,
                   enum ct_rdzv_member_state was, const char *why);
 void ct_rdzv_on_failure(struct ct_rdzv *job, struct ct_rdzv_member *member, uint64_t generation,
@@ -266,16 +268,17 @@ void ct_rdzv_on_publish_record(struct ct_rdzv *job, bool is_kept);
 
 /* ---- cordon.c: excluded hosts ---- */
 
-/* A node of this host was lost. */
+/* Record the loss of a node of this host. */
 void ct_rdzv_note_loss(struct ct_rdzv *job, const char *host);
 
-/* When a node of this host may be taken into a running round: later each time one was lost. */
+/* Return the time from which a node of this host may join a running round: later after each
+ * loss. */
 uint64_t ct_rdzv_eligible_from(struct ct_rdzv *job, const char *host);
 
-/* The cordon of this host, NULL when there is none. */
+/* Return the cordon of this host, NULL if none. */
 const struct ct_rdzv_cordon *ct_rdzv_cordon_of(const struct ct_rdzv *job, const char *host);
 
-/* A member is in no round now, and waits. Its host may have been cordoned while it was asked. */
+/* Put a member that is in no round on STANDBY. Its host may have been cordoned meanwhile. */
 void ct_rdzv_stand_by(struct ct_rdzv *job, struct ct_rdzv_member *member);
 
 /* Ask for the record of all cordons. */
@@ -285,8 +288,8 @@ void ct_rdzv_on_order(struct ct_rdzv *job, const struct ct_rdzv_event *event);
 void ct_rdzv_on_cordon_record(struct ct_rdzv *job, bool is_kept);
 void ct_rdzv_cordon_tick(struct ct_rdzv *job);
 
-/* Somebody may be taken in who could not before: `newcomer`, or NULL for any number of them. */
-void ct_rdzv_take_in(struct ct_rdzv *job, struct ct_rdzv_member *newcomer);
+/* Admit members that could not join before: `newcomer`, or NULL for any number of them. */
+void ct_rdzv_admit(struct ct_rdzv *job, struct ct_rdzv_member *newcomer);
 
 /* ---- ranks.c: rank assignment (pure functions of the members) ---- */
 

@@ -91,14 +91,14 @@ static void add_members(const struct ct_rdzv *job, unsigned states, char *text, 
 
 /* Those who have not promised, with what is known of each: "a (stops its workers), b (no answer)".
  */
-static void add_asked(const struct ct_rdzv *job, char *text, size_t room)
+static void add_preparing(const struct ct_rdzv *job, char *text, size_t room)
 {
     struct names names = {.text = text, .room = room};
     for (size_t i = 0; i < job->capacity; i++) {
         const struct ct_rdzv_member *member = &job->members[i];
         char name[CT_RDZV_HOST_BYTES + 32];
         const char *state = member->promised >= job->generation ? "stops its workers" : "no answer";
-        if (member->state != CT_RDZV_ASKED)
+        if (member->state != CT_RDZV_PREPARING)
             continue;
         (void)snprintf(name, sizeof(name), "%s (%s)", member->host,
                        member->link == 0 ? "not connected" : state);
@@ -108,11 +108,11 @@ static void add_asked(const struct ct_rdzv *job, char *text, size_t room)
 }
 
 /* Those whose workers do not hold the base yet. */
-static void add_unhealed(const struct ct_rdzv *job, char *text, size_t room)
+static void add_unrecovered(const struct ct_rdzv *job, char *text, size_t room)
 {
     struct names names = {.text = text, .room = room};
     for (uint32_t i = 0; i < job->roster.count; i++)
-        if (!job->roster.places[i].healed)
+        if (!job->roster.places[i].recovered)
             add_name(&names, job->roster.places[i].host);
     end_names(&names);
 }
@@ -128,10 +128,10 @@ static bool rank_is_here(const struct ct_rdzv *job, int32_t node_rank)
 /* Ranks are known to be missing when somebody asked for one. */
 static void add_missing_ranks(const struct ct_rdzv *job, char *text, size_t room)
 {
-    bool asked = false;
-    for (size_t i = 0; i < job->capacity && !asked; i++)
-        asked = job->members[i].state != CT_RDZV_FREE && job->members[i].node_rank >= 0;
-    if (!asked)
+    bool ranked = false;
+    for (size_t i = 0; i < job->capacity && !ranked; i++)
+        ranked = job->members[i].state != CT_RDZV_FREE && job->members[i].node_rank >= 0;
+    if (!ranked)
         return;
     add_text(text, room, "; node rank ");
     struct names names = {.text = text, .room = room};
@@ -195,19 +195,20 @@ void ct_rdzv_describe(const struct ct_rdzv *job, char *text, size_t room)
     case CT_RDZV_PREPARE:
         (void)snprintf(text, room, "job %s prepares round %" PRIu64 " (%s), waits %.1f s for ",
                        job->name, job->generation, ct_rdzv_reason_name(job->reason), waited_s);
-        if (job->pending != 0 || job->count[CT_RDZV_ASKED] == 0)
+        if (job->pending != 0 || job->count[CT_RDZV_PREPARING] == 0)
             add_text(text, room, "the journal");
         else
-            add_asked(job, text, room);
+            add_preparing(job, text, room);
         break;
     case CT_RDZV_COMMIT:
         (void)snprintf(text, room, "job %s commits round %" PRIu64, job->name, job->generation);
         break;
-    case CT_RDZV_HEAL:
+    case CT_RDZV_RECOVER:
         (void)snprintf(text, room,
-                       "job %s heals round %" PRIu64 " of %u nodes, waits %.1f s for the state of ",
+                       "job %s recovers round %" PRIu64
+                       " of %u nodes, waits %.1f s for the state of ",
                        job->name, job->roster.generation, job->roster.count, waited_s);
-        add_unhealed(job, text, room);
+        add_unrecovered(job, text, room);
         break;
     case CT_RDZV_RUNNING:
         (void)snprintf(text, room,

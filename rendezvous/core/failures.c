@@ -93,9 +93,9 @@ static bool is_better_cause(const struct ct_rdzv *job, const struct ct_wire_fail
 
 /* May a node that has not reported one yet know of an earlier failure? Its worker may take longer
  * to end than those that ended because of it. */
-static bool may_hear_of_earlier(const struct ct_rdzv *job, const struct ct_wire_failure *failure)
+static bool may_learn_of_earlier(const struct ct_rdzv *job, const struct ct_wire_failure *failure)
 {
-    bool acts = job->phase == CT_RDZV_HEAL || job->phase == CT_RDZV_RUNNING;
+    bool acts = job->phase == CT_RDZV_RECOVER || job->phase == CT_RDZV_RUNNING;
 
     return acts && failure->rank >= 0 && job->failure_count < job->count[CT_RDZV_ACTING];
 }
@@ -133,7 +133,7 @@ static bool survives(struct ct_rdzv *job, const struct ct_wire_failure *failure)
     if (job->charged)
         return true;
     if (job->restarts >= job->params.max_restarts) {
-        if (!may_hear_of_earlier(job, failure))
+        if (!may_learn_of_earlier(job, failure))
             ct_rdzv_conclude(job);
         else if (job->verdict_ms == UINT64_MAX)
             job->verdict_ms = job->now_ms + CT_RDZV_VERDICT_MS;
@@ -172,11 +172,11 @@ void ct_rdzv_lost(struct ct_rdzv *job, const struct ct_rdzv_member *member,
         if (counts && !survives(job, &failure))
             return;
         if (member->place >= 0 && !done)
-            ct_rdzv_hurry(job, CT_RDZV_REASON_LOST);
+            ct_rdzv_cancel_boundary(job, CT_RDZV_REASON_LOST);
         ct_rdzv_draft(job);
         ct_rdzv_advance(job);
         break;
-    case CT_RDZV_HEAL:
+    case CT_RDZV_RECOVER:
     case CT_RDZV_RUNNING:
         if (was != CT_RDZV_ACTING)
             break;
@@ -197,8 +197,8 @@ void ct_rdzv_lost(struct ct_rdzv *job, const struct ct_rdzv_member *member,
 }
 
 /* The first line of what a worker left behind: its error, its last words, or how it hung. */
-static void tell(struct ct_rdzv *job, const struct ct_rdzv_member *member,
-                 const struct ct_wire_failure *failure)
+static void announce_failure(struct ct_rdzv *job, const struct ct_rdzv_member *member,
+                             const struct ct_wire_failure *failure)
 {
     int length = (int)strcspn(failure->text, "\n");
 
@@ -210,23 +210,23 @@ void ct_rdzv_on_failure(struct ct_rdzv *job, struct ct_rdzv_member *member, uint
                         const struct ct_wire_failure *failure)
 {
     bool acts = ct_rdzv_acts(job);
-    bool hurries =
-        job->phase == CT_RDZV_PREPARE && (member->state == CT_RDZV_ASKED || failure->fatal);
+    bool preparing =
+        job->phase == CT_RDZV_PREPARE && (member->state == CT_RDZV_PREPARING || failure->fatal);
 
     if (member->place < 0 || generation != job->roster.generation)
         return;
     if (member->failed != generation) { /* else it repeats what waits for a verdict */
-        tell(job, member, failure);
+        announce_failure(job, member, failure);
         job->failure_count++;
-        if (acts || hurries) {
+        if (acts || preparing) {
             member->failed = generation;
             weigh(job, failure);
         }
     }
-    if ((!acts && !hurries) || !survives(job, failure))
+    if ((!acts && !preparing) || !survives(job, failure))
         return;
     if (acts)
         ct_rdzv_change(job, CT_RDZV_REASON_FAILURE, false);
     else
-        ct_rdzv_hurry(job, CT_RDZV_REASON_FAILURE);
+        ct_rdzv_cancel_boundary(job, CT_RDZV_REASON_FAILURE);
 }

@@ -56,14 +56,14 @@ static void extend_leases(struct ct_rdzv *job, uint64_t gap_ms)
 void ct_rdzv_contact(struct ct_rdzv *job)
 {
     uint64_t silent_ms = silence_ms(job);
-    bool was_cut_off = ct_rdzv_hears_nobody(job);
+    bool was_cut_off = ct_rdzv_is_isolated(job);
     job->contact_ms = job->now_ms;
     job->contact_stalled_ms = job->stalled_ms;
-    if (!job->is_deaf && was_cut_off)
+    if (!job->is_cut_off && was_cut_off)
         extend_leases(job, silent_ms);
-    if (!job->is_deaf)
+    if (!job->is_cut_off)
         return;
-    job->is_deaf = false;
+    job->is_cut_off = false;
     job->excused_awake_ms = ct_rdzv_awake_ms(job) + job->params.lease_ms + GRACE_MS;
     for (size_t i = 0; i < job->capacity; i++) {
         struct ct_rdzv_member *member = &job->members[i];
@@ -73,7 +73,7 @@ void ct_rdzv_contact(struct ct_rdzv *job)
     ct_rdzv_announce(job, "nodes are heard again");
 }
 
-bool ct_rdzv_hears_nobody(const struct ct_rdzv *job)
+bool ct_rdzv_is_isolated(const struct ct_rdzv *job)
 {
     bool several = job->capacity - job->count[CT_RDZV_FREE] >= 2;
     return several && job->roster.generation > 0 && job->phase != CT_RDZV_CLOSED &&
@@ -108,13 +108,13 @@ void ct_rdzv_note_time(struct ct_rdzv *job, uint64_t now_ms)
 
 uint64_t ct_rdzv_lease_deadline(const struct ct_rdzv *job)
 {
-    uint64_t look_ms = CT_MAX(ct_rdzv_heartbeat_ms(&job->params) / 2, 1u);
+    uint64_t poll_ms = CT_MAX(ct_rdzv_heartbeat_ms(&job->params) / 2, 1u);
     if (job->count[CT_RDZV_FREE] == job->capacity)
         return UINT64_MAX;
     /* Jobs with one lease look at one time, so that many of them wake the daemon no more often. */
-    uint64_t look = (job->now_ms / look_ms + 1) * look_ms;
-    return job->scan_awake_ms == UINT64_MAX ? look
-                                            : CT_MIN(look, job->scan_awake_ms + job->stalled_ms);
+    uint64_t poll = (job->now_ms / poll_ms + 1) * poll_ms;
+    return job->scan_awake_ms == UINT64_MAX ? poll
+                                            : CT_MIN(poll, job->scan_awake_ms + job->stalled_ms);
 }
 
 /* ---- leases ---- */
@@ -128,7 +128,7 @@ static void set_lease(struct ct_rdzv *job, struct ct_rdzv_member *member, uint64
 void ct_rdzv_renew_lease(struct ct_rdzv *job, struct ct_rdzv_member *member)
 {
     ct_rdzv_contact(job);
-    member->heard_ms = job->now_ms;
+    member->received_ms = job->now_ms;
     member->spared = false;
     set_lease(job, member, member->own ? UINT64_MAX : ct_rdzv_awake_ms(job) + job->params.lease_ms);
 }
@@ -144,7 +144,7 @@ static void drop(struct ct_rdzv *job, struct ct_rdzv_member *member)
         (void)snprintf(why, sizeof(why), "its connection closed");
     else
         (void)snprintf(why, sizeof(why), "not heard for %" PRIu64 " ms",
-                       job->now_ms - member->heard_ms);
+                       job->now_ms - member->received_ms);
     ct_rdzv_set_member(job, member, CT_RDZV_FREE);
     if (member->place >= 0 && was != CT_RDZV_DONE)
         ct_rdzv_note_loss(job, member->host);
@@ -178,7 +178,7 @@ void ct_rdzv_scan_leases(struct ct_rdzv *job)
     uint64_t next = UINT64_MAX;
     uint64_t awake = ct_rdzv_awake_ms(job);
     uint64_t heartbeat_ms = ct_rdzv_heartbeat_ms(&job->params);
-    bool hears_nobody = ct_rdzv_hears_nobody(job);
+    bool is_isolated = ct_rdzv_is_isolated(job);
     bool is_late = job->late_ms > 1; /* a timer's own grain is no stall */
     job->scan_awake_ms = UINT64_MAX;
     for (size_t i = 0; i < job->capacity; i++) {
@@ -189,10 +189,10 @@ void ct_rdzv_scan_leases(struct ct_rdzv *job)
         if (until <= awake && is_late && !member->spared) {
             member->spared = true;
             until = member->lease_awake_ms = awake + CT_MIN(job->late_ms, heartbeat_ms);
-        } else if (until <= awake && hears_nobody && !member->hung_up) {
-            if (!job->is_deaf)
+        } else if (until <= awake && is_isolated && !member->hung_up) {
+            if (!job->is_cut_off)
                 ct_rdzv_announce(job, "no node is heard: the daemon itself seems to be cut off");
-            job->is_deaf = true;
+            job->is_cut_off = true;
             until = member->lease_awake_ms = awake + heartbeat_ms;
         }
         if (until > awake)

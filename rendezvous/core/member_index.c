@@ -1,5 +1,5 @@
-/* The roll: finding members and counting them without looking at all of them, so that a message
- * costs the same in a job of ten thousand nodes as in one of two.
+/* The member index: find and count members without a scan of all of them, so that a message costs
+ * the same in a job of ten thousand nodes as in one of two.
  *
  *      by_id     incarnation -> member     a hash table, open addressing, at most half full
  *      by_rank   node rank   -> member     an array
@@ -147,14 +147,14 @@ size_t ct_rdzv_candidates(const struct ct_rdzv *job)
 
 size_t ct_rdzv_drafted(const struct ct_rdzv *job)
 {
-    return job->count[CT_RDZV_ASKED] - job->outside[CT_RDZV_ASKED] + job->count[CT_RDZV_PROMISED] -
-           job->outside[CT_RDZV_PROMISED];
+    return job->count[CT_RDZV_PREPARING] - job->outside[CT_RDZV_PREPARING] +
+           job->count[CT_RDZV_PROMISED] - job->outside[CT_RDZV_PROMISED];
 }
 
 static bool is_in_pool(const struct ct_rdzv *job, const struct ct_rdzv_member *member,
                        enum ct_rdzv_pool pool)
 {
-    bool drafted = member->state == CT_RDZV_ASKED || member->state == CT_RDZV_PROMISED;
+    bool drafted = member->state == CT_RDZV_PREPARING || member->state == CT_RDZV_PROMISED;
     if (member->state == CT_RDZV_FREE || member->leaving || member->barred)
         return false;
     switch (pool) {

@@ -44,29 +44,30 @@ void ct_rdzv_release(struct ct_rdzv *job, struct ct_rdzv_member *member)
 /* ---- joining ---- */
 
 /* The job's terms differ from the newcomer's: which, in words. */
-static bool terms_differ(const struct ct_rdzv *job, const struct ct_rdzv_params *asked, char *text,
+static bool terms_differ(const struct ct_rdzv *job, const struct ct_rdzv_params *wanted, char *text,
                          size_t room)
 {
     const struct ct_rdzv_params *p = &job->params;
-    if (asked->nodes_min != p->nodes_min || asked->nodes_max != p->nodes_max)
+    if (wanted->nodes_min != p->nodes_min || wanted->nodes_max != p->nodes_max)
         (void)snprintf(text, room, "--nnodes %u:%u here, %u:%u on the nodes before",
-                       asked->nodes_min, asked->nodes_max, p->nodes_min, p->nodes_max);
-    else if (asked->max_restarts != p->max_restarts)
+                       wanted->nodes_min, wanted->nodes_max, p->nodes_min, p->nodes_max);
+    else if (wanted->max_restarts != p->max_restarts)
         (void)snprintf(text, room, "--max_restarts %u here, %u on the nodes before",
-                       asked->max_restarts, p->max_restarts);
-    else if (asked->lease_ms != p->lease_ms)
+                       wanted->max_restarts, p->max_restarts);
+    else if (wanted->lease_ms != p->lease_ms)
         (void)snprintf(text, room, "a lease of %u ms here, %u ms on the nodes before",
-                       asked->lease_ms, p->lease_ms);
-    else if (asked->world_divides != p->world_divides)
+                       wanted->lease_ms, p->lease_ms);
+    else if (wanted->world_divides != p->world_divides)
         (void)snprintf(text, room, "a global batch of %u units here, of %u on the nodes before",
-                       asked->world_divides, p->world_divides);
-    else if (asked->config_hash == p->config_hash || asked->config_hash == 0 || p->config_hash == 0)
+                       wanted->world_divides, p->world_divides);
+    else if (wanted->config_hash == p->config_hash || wanted->config_hash == 0 ||
+             p->config_hash == 0)
         return false;
-    else if (!ct_rdzv_settings_differ(asked->settings, p->settings, text, room))
+    else if (!ct_rdzv_settings_differ(wanted->settings, p->settings, text, room))
         (void)snprintf(text, room,
                        "the configuration has hash %016" PRIx64 " here, %016" PRIx64
                        " on the nodes before",
-                       asked->config_hash, p->config_hash);
+                       wanted->config_hash, p->config_hash);
     return true;
 }
 
@@ -79,7 +80,7 @@ static uint32_t contest_ms(struct ct_rdzv *job, struct ct_rdzv_member *holder)
                   job->now_ms - holder->contested_ms > 2 * (uint64_t)job->params.lease_ms;
     if (is_new)
         holder->contested_ms = CT_MAX(job->now_ms, (uint64_t)1);
-    return !is_new && holder->heard_ms > holder->contested_ms ? 0 : heartbeat + heartbeat / 4;
+    return !is_new && holder->received_ms > holder->contested_ms ? 0 : heartbeat + heartbeat / 4;
 }
 
 /* The same for one of the places of a job that has all its nodes: the longest wait of any. */
@@ -188,7 +189,8 @@ static void welcome(struct ct_rdzv *job, const struct ct_rdzv_member *member)
 {
     struct ct_rdzv_action *action = ct_rdzv_push(job, CT_RDZV_DO_WELCOME, member->link);
     action->member = (uint32_t)(member - job->members);
-    bool goes_on = is_in_round(member) || (member->state == CT_RDZV_ASKED && member->place >= 0);
+    bool goes_on =
+        is_in_round(member) || (member->state == CT_RDZV_PREPARING && member->place >= 0);
     action->generation = goes_on ? job->roster.generation : 0;
 }
 
@@ -197,7 +199,7 @@ static void repeat_for(struct ct_rdzv *job, struct ct_rdzv_member *member, uint6
 {
     if (job->phase == CT_RDZV_CLOSED) {
         ct_rdzv_push(job, CT_RDZV_DO_CLOSE, member->link);
-    } else if (member->state == CT_RDZV_ASKED && job->pending == 0) {
+    } else if (member->state == CT_RDZV_PREPARING && job->pending == 0) {
         ct_rdzv_push_prepare(job, member->link);
     } else if (is_in_round(member) && acting < job->roster.generation) {
         ct_rdzv_push(job, CT_RDZV_DO_ROUND, member->link)->generation = job->roster.generation;
@@ -215,18 +217,18 @@ static void repeat_for(struct ct_rdzv *job, struct ct_rdzv_member *member, uint6
  * died before it could note it. Or it is still on its way into a round of that daemon, whose store
  * is gone, so that its workers cannot find each other. Nobody failed, but the round is over. */
 static bool has_left_round(struct ct_rdzv *job, const struct ct_rdzv_member *member, uint64_t over,
-                           uint64_t healed)
+                           uint64_t recovered)
 {
     if (!ct_rdzv_acts(job) || !is_in_round(member))
         return false;
-    bool is_stuck = job->store_lost && healed < job->roster.generation;
+    bool is_stuck = job->store_lost && recovered < job->roster.generation;
     if (over < job->roster.generation && !is_stuck)
         return false;
     ct_rdzv_change(job, CT_RDZV_REASON_RESTART, false);
     return true;
 }
 
-void ct_rdzv_take_in(struct ct_rdzv *job, struct ct_rdzv_member *newcomer)
+void ct_rdzv_admit(struct ct_rdzv *job, struct ct_rdzv_member *newcomer)
 {
     switch (job->phase) {
     case CT_RDZV_LOBBY:
@@ -249,11 +251,11 @@ void ct_rdzv_take_in(struct ct_rdzv *job, struct ct_rdzv_member *newcomer)
 }
 
 /* The one called `id` is told the result. */
-static void mark_told(struct ct_rdzv *job, struct ct_id id)
+static void mark_informed(struct ct_rdzv *job, struct ct_id id)
 {
     for (uint32_t i = 0; i < job->roster.count; i++)
         if (ct_id_equal(job->roster.places[i].id, id))
-            job->roster.places[i].told = true;
+            job->roster.places[i].informed = true;
 }
 
 void ct_rdzv_on_join(struct ct_rdzv *job, const struct ct_rdzv_event *event)
@@ -282,7 +284,7 @@ void ct_rdzv_on_join(struct ct_rdzv *job, const struct ct_rdzv_event *event)
     if (job->phase == CT_RDZV_CLOSED) {
         if (member != NULL)
             member->link = event->link;
-        mark_told(job, join->id);
+        mark_informed(job, join->id);
         ct_rdzv_push(job, CT_RDZV_DO_CLOSE, event->link);
         return;
     }
@@ -298,7 +300,7 @@ void ct_rdzv_on_join(struct ct_rdzv *job, const struct ct_rdzv_event *event)
     welcome(job, member);
     if (is_new) {
         ct_rdzv_announce(job, "node %s joined with %u slots", member->host, member->slots);
-        ct_rdzv_take_in(job, member);
+        ct_rdzv_admit(job, member);
     } else if (!has_left_round(job, member, join->over, UINT64_MAX)) {
         repeat_for(job, member, join->acting);
     }
@@ -316,20 +318,20 @@ void ct_rdzv_on_heartbeat(struct ct_rdzv *job, struct ct_rdzv_member *member,
     ack->member = event->member;
     ack->member_state = member->state;
     member->promised = event->promised;
-    if (has_left_round(job, member, event->over, event->healed))
+    if (has_left_round(job, member, event->over, event->recovered))
         return;
-    if (is_in_round(member) && event->healed == job->roster.generation)
-        ct_rdzv_healed(job, member);
+    if (is_in_round(member) && event->recovered == job->roster.generation)
+        ct_rdzv_recovered(job, member);
     repeat_for(job, member, event->generation);
 }
 
-void ct_rdzv_tell_all(struct ct_rdzv *job)
+void ct_rdzv_mark_all_informed(struct ct_rdzv *job)
 {
     job->closed_ms = job->now_ms;
     for (size_t i = 0; i < job->capacity; i++) {
         const struct ct_rdzv_member *member = &job->members[i];
         if (member->state != CT_RDZV_FREE && member->link != 0 && member->place >= 0)
-            job->roster.places[member->place].told = true;
+            job->roster.places[member->place].informed = true;
     }
 }
 
@@ -363,7 +365,7 @@ void ct_rdzv_on_leave(struct ct_rdzv *job, struct ct_rdzv_member *member, enum c
         repeat_for(job, member, 0);
     else if (job->phase == CT_RDZV_RUNNING)
         ct_rdzv_change(job, CT_RDZV_REASON_LEAVE, true);
-    else if (job->phase == CT_RDZV_HEAL && job->leave_until_ms == UINT64_MAX)
+    else if (job->phase == CT_RDZV_RECOVER && job->leave_until_ms == UINT64_MAX)
         job->leave_until_ms = job->now_ms + job->params.prepare_ms;
     else if (member->state == CT_RDZV_PROMISED && job->phase == CT_RDZV_PREPARE)
         ct_rdzv_release(job, member);

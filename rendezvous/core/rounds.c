@@ -53,8 +53,8 @@ static void forget_done(struct ct_rdzv *job)
 
 static void ask(struct ct_rdzv *job, struct ct_rdzv_member *member)
 {
-    member->asked_ms = job->now_ms;
-    ct_rdzv_set_member(job, member, CT_RDZV_ASKED);
+    member->prepare_sent_ms = job->now_ms;
+    ct_rdzv_set_member(job, member, CT_RDZV_PREPARING);
 }
 
 static void begin(struct ct_rdzv *job, enum ct_rdzv_reason reason, bool at_boundary)
@@ -191,7 +191,7 @@ static void prepare_all(struct ct_rdzv *job)
     ct_rdzv_push_prepare(job, CT_RDZV_ALL);
 }
 
-void ct_rdzv_hurry(struct ct_rdzv *job, enum ct_rdzv_reason reason)
+void ct_rdzv_cancel_boundary(struct ct_rdzv *job, enum ct_rdzv_reason reason)
 {
     if (!job->at_boundary)
         return;
@@ -210,7 +210,7 @@ void ct_rdzv_advance(struct ct_rdzv *job)
         pause(job, job->reason);
         return;
     }
-    if (job->pending != 0 || job->publishing_seq != 0 || job->count[CT_RDZV_ASKED] > 0)
+    if (job->pending != 0 || job->publishing_seq != 0 || job->count[CT_RDZV_PREPARING] > 0)
         return;
     struct ct_error err = {0};
     ct_rdzv_assign(job);
@@ -232,14 +232,14 @@ void ct_rdzv_on_prepared(struct ct_rdzv *job, struct ct_rdzv_member *member,
                          const struct ct_rdzv_event *event)
 {
     if (job->phase != CT_RDZV_PREPARE || event->generation != job->generation ||
-        (member->state != CT_RDZV_ASKED && member->state != CT_RDZV_PROMISED))
+        (member->state != CT_RDZV_PREPARING && member->state != CT_RDZV_PROMISED))
         return;
     member->acted = event->acted;
     member->lineage = event->lineage;
     member->step = event->step;
     member->digest = event->digest;
     member->port = event->port;
-    if (member->state == CT_RDZV_ASKED)
+    if (member->state == CT_RDZV_PREPARING)
         ct_rdzv_set_member(job, member, CT_RDZV_PROMISED);
     if (member->leaving)
         ct_rdzv_release(job, member);
@@ -254,7 +254,7 @@ static void start_round(struct ct_rdzv *job)
     struct ct_rdzv_roster old = job->roster;
     job->roster = job->next;
     job->next = old;
-    job->done_count = job->healed_count = 0;
+    job->done_count = job->recovered_count = 0;
     for (size_t i = 0; i < job->capacity; i++)
         job->members[i].place = job->members[i].old_place = -1;
     for (uint32_t i = 0; i < job->roster.count; i++) {
@@ -276,7 +276,7 @@ static void start_round(struct ct_rdzv *job)
             ct_rdzv_stand_by(job, member);
     }
 
-    ct_rdzv_set_phase(job, CT_RDZV_HEAL);
+    ct_rdzv_set_phase(job, CT_RDZV_RECOVER);
     job->charged = false;
     job->has_cause = false;
     job->failure_count = 0;
@@ -290,7 +290,7 @@ static void start_round(struct ct_rdzv *job)
 }
 
 /* Somebody was lost while the roster was being made durable. */
-static void see_to_late_news(struct ct_rdzv *job)
+static void handle_late_losses(struct ct_rdzv *job)
 {
     for (uint32_t i = 0; i < job->roster.count; i++) {
         int32_t holder = job->holder[i];
@@ -299,7 +299,7 @@ static void see_to_late_news(struct ct_rdzv *job)
         struct ct_rdzv_member gone = {.place = (int32_t)i, .node_rank = -1};
         ct_str_copy(gone.host, sizeof(gone.host), job->roster.places[i].host);
         ct_rdzv_lost(job, &gone, CT_RDZV_ACTING, "it went while the round was made");
-        if (job->phase != CT_RDZV_HEAL)
+        if (job->phase != CT_RDZV_RECOVER)
             return;
     }
 }
@@ -322,13 +322,13 @@ void ct_rdzv_on_persisted(struct ct_rdzv *job)
         break;
     case CT_RDZV_RECORD_COMMIT:
         start_round(job);
-        see_to_late_news(job);
+        handle_late_losses(job);
         break;
     case CT_RDZV_RECORD_CLOSE:
         if (job->phase == CT_RDZV_CLOSED)
             break;
         ct_rdzv_set_phase(job, CT_RDZV_CLOSED);
-        ct_rdzv_tell_all(job);
+        ct_rdzv_mark_all_informed(job);
         ct_rdzv_push(job, CT_RDZV_DO_CLOSE, CT_RDZV_ALL);
         break;
     default: /* the others are not waited for by a phase */
@@ -336,11 +336,11 @@ void ct_rdzv_on_persisted(struct ct_rdzv *job)
     }
 }
 
-/* ---- HEAL and RUNNING ---- */
+/* ---- RECOVER and RUNNING ---- */
 
 bool ct_rdzv_acts(const struct ct_rdzv *job)
 {
-    return job->phase == CT_RDZV_HEAL || job->phase == CT_RDZV_RUNNING;
+    return job->phase == CT_RDZV_RECOVER || job->phase == CT_RDZV_RUNNING;
 }
 
 static bool somebody_leaves(const struct ct_rdzv *job)
@@ -351,13 +351,13 @@ static bool somebody_leaves(const struct ct_rdzv *job)
     return false;
 }
 
-void ct_rdzv_healed(struct ct_rdzv *job, const struct ct_rdzv_member *member)
+void ct_rdzv_recovered(struct ct_rdzv *job, const struct ct_rdzv_member *member)
 {
     struct ct_rdzv_place *place = &job->roster.places[member->place];
-    if (job->phase != CT_RDZV_HEAL || place->healed)
+    if (job->phase != CT_RDZV_RECOVER || place->recovered)
         return;
-    place->healed = true;
-    if (++job->healed_count < job->roster.count)
+    place->recovered = true;
+    if (++job->recovered_count < job->roster.count)
         return;
     ct_rdzv_set_phase(job, CT_RDZV_RUNNING);
     if (somebody_leaves(job))
@@ -401,7 +401,7 @@ void ct_rdzv_on_done(struct ct_rdzv *job, struct ct_rdzv_member *member, uint64_
 {
     /* On the way to a step boundary workers may come to the end instead. */
     bool on_the_way = job->phase == CT_RDZV_PREPARE && job->at_boundary &&
-                      member->state == CT_RDZV_ASKED && member->place >= 0;
+                      member->state == CT_RDZV_PREPARING && member->place >= 0;
     bool acting = ct_rdzv_acts(job) && member->state == CT_RDZV_ACTING;
     if ((!acting && !on_the_way) || generation != job->roster.generation ||
         job->roster.places[member->place].done)
@@ -413,7 +413,7 @@ void ct_rdzv_on_done(struct ct_rdzv *job, struct ct_rdzv_member *member, uint64_
     if (++job->done_count == job->roster.count)
         ct_rdzv_close(job, 0, 0, NULL);
     else
-        ct_rdzv_healed(job, member);
+        ct_rdzv_recovered(job, member);
 }
 
 /* ---- clocks ---- */
@@ -440,17 +440,17 @@ static void give_up_waiting(struct ct_rdzv *job)
 static void give_up_asking(struct ct_rdzv *job)
 {
     if (job->at_boundary) {
-        ct_rdzv_hurry(job, job->reason);
+        ct_rdzv_cancel_boundary(job, job->reason);
         return;
     }
     job->prepare_until_ms = job->now_ms + job->params.prepare_ms; /* for those asked from now on */
-    if (ct_rdzv_hears_nobody(job))
+    if (ct_rdzv_is_isolated(job))
         return;
     for (size_t i = 0; i < job->capacity && job->phase == CT_RDZV_PREPARE; i++) {
         struct ct_rdzv_member *member = &job->members[i];
-        if (member->state != CT_RDZV_ASKED)
+        if (member->state != CT_RDZV_PREPARING)
             continue;
-        uint64_t until_ms = member->asked_ms + job->params.prepare_ms;
+        uint64_t until_ms = member->prepare_sent_ms + job->params.prepare_ms;
         if (until_ms > job->now_ms) { /* drafted later, maybe for one who was given up just now */
             job->prepare_until_ms = CT_MIN(job->prepare_until_ms, until_ms);
             continue;
@@ -459,7 +459,7 @@ static void give_up_asking(struct ct_rdzv *job)
         (void)snprintf(why, sizeof(why), "it did not stop its workers within %u ms",
                        job->params.prepare_ms);
         ct_rdzv_set_member(job, member, CT_RDZV_FREE);
-        ct_rdzv_lost(job, member, CT_RDZV_ASKED, why);
+        ct_rdzv_lost(job, member, CT_RDZV_PREPARING, why);
     }
 }
 
@@ -501,7 +501,7 @@ void ct_rdzv_round_tick(struct ct_rdzv *job)
         if (job->pending == 0 && job->prepare_until_ms <= job->now_ms)
             give_up_asking(job);
         break;
-    case CT_RDZV_HEAL:
+    case CT_RDZV_RECOVER:
         if (job->leave_until_ms > job->now_ms)
             break;
         job->leave_until_ms = UINT64_MAX;

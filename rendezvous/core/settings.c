@@ -58,8 +58,8 @@ static void put(char text[SHOWN + 16], const struct setting *setting)
                        setting->value, setting->value_size > SHOWN ? "..." : "");
 }
 
-static void say(const struct setting *key, const struct setting *here, const struct setting *before,
-                char *text, size_t room)
+static void describe(const struct setting *key, const struct setting *here,
+                     const struct setting *before, char *text, size_t room)
 {
     char values[2][SHOWN + 16];
 
@@ -77,7 +77,7 @@ bool ct_rdzv_settings_differ(const char *here, const char *before, char *text, s
     while (next(&at, &mine)) {
         theirs = find(before, &mine);
         if (!is_same(&mine, &theirs)) {
-            say(&mine, &mine, &theirs, text, room);
+            describe(&mine, &mine, &theirs, text, room);
             return true;
         }
     }
@@ -85,7 +85,7 @@ bool ct_rdzv_settings_differ(const char *here, const char *before, char *text, s
     while (next(&at, &theirs)) {
         mine = find(here, &theirs);
         if (mine.value == NULL) {
-            say(&theirs, &mine, &theirs, text, room);
+            describe(&theirs, &mine, &theirs, text, room);
             return true;
         }
     }

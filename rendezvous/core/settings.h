@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 /* Name the first setting that differs, as in "--torch_store local here, agent on the nodes before".
- * False: as far as they are written, there is none. */
+ * False: no difference in the settings as far as they were recorded. */
 bool ct_rdzv_settings_differ(const char *here, const char *before, char *text, size_t room);
 
 #endif

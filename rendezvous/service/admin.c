@@ -71,9 +71,9 @@ static void answer_none(struct ct_service *service, const struct ct_service_link
 
 void ct_admin_forget(struct ct_service_job *job)
 {
-    for (size_t i = 0; i < CT_COUNT(job->said); i++) {
-        free(job->said[i].text);
-        job->said[i] = (struct ct_service_said){.text = NULL};
+    for (size_t i = 0; i < CT_COUNT(job->cached); i++) {
+        free(job->cached[i].text);
+        job->cached[i] = (struct ct_service_cached_text){.text = NULL};
     }
 }
 
@@ -88,25 +88,25 @@ static void describe(const struct ct_service_job *job, uint64_t now_ms, bool jso
 
 static void put_status(struct ct_service_job *job, uint64_t now_ms, bool json, struct ct_buf *out)
 {
-    struct ct_service_said *said = &job->said[json];
+    struct ct_service_cached_text *cached = &job->cached[json];
     enum ct_rdzv_phase phase = ct_rdzv_phase(job->core);
     uint64_t generation = ct_rdzv_generation(job->core);
     size_t begin = out->size;
 
-    if (said->text != NULL && now_ms - said->ms < CT_ADMIN_KEPT_MS && said->phase == phase &&
-        said->generation == generation) {
-        (void)ct_buf_puts(out, said->text);
+    if (cached->text != NULL && now_ms - cached->ms < CT_ADMIN_KEPT_MS && cached->phase == phase &&
+        cached->generation == generation) {
+        (void)ct_buf_puts(out, cached->text);
         return;
     }
     describe(job, now_ms, json, out);
-    free(said->text);
-    said->text = NULL;
+    free(cached->text);
+    cached->text = NULL;
     if (ct_rdzv_capacity(job->core) <= CT_ADMIN_MANY || out->failed)
         return;
-    *said = (struct ct_service_said){.text = strdup(ct_buf_str(out) + begin),
-                                     .ms = now_ms,
-                                     .generation = generation,
-                                     .phase = phase};
+    *cached = (struct ct_service_cached_text){.text = strdup(ct_buf_str(out) + begin),
+                                              .ms = now_ms,
+                                              .generation = generation,
+                                              .phase = phase};
 }
 
 static void answer_status(struct ct_service *service, uint64_t now_ms,
@@ -181,17 +181,17 @@ void ct_service_on_store_waits(struct ct_service_job *job, uint64_t now_ms,
 }
 
 /* One more question at this pace? 0, or the milliseconds until there may be one. */
-static uint64_t take(struct ct_service_pace *pace, uint64_t now_ms, uint32_t times)
+static uint64_t acquire(struct ct_service_pace *pace, uint64_t now_ms, uint32_t times)
 {
     uint64_t per_ms = (uint64_t)CT_ADMIN_PER_S * times; /* thousandths */
     uint64_t burst_m = (uint64_t)CT_ADMIN_BURST * times * 1000;
     uint64_t run_out = (now_ms - pace->ms) * per_ms;
 
-    pace->asked_m -= CT_MIN(run_out, pace->asked_m);
+    pace->used_m -= CT_MIN(run_out, pace->used_m);
     pace->ms = now_ms;
-    if (pace->asked_m + 1000 > burst_m)
-        return (pace->asked_m + 1000 - burst_m + per_ms - 1) / per_ms;
-    pace->asked_m += 1000;
+    if (pace->used_m + 1000 > burst_m)
+        return (pace->used_m + 1000 - burst_m + per_ms - 1) / per_ms;
+    pace->used_m += 1000;
     return 0;
 }
 
@@ -200,11 +200,11 @@ static bool is_too_fast(struct ct_service *service, uint64_t now_ms, struct ct_s
 {
     char text[256];
     bool is_own = true;
-    uint64_t wait_ms = take(&link->pace, now_ms, 1);
+    uint64_t wait_ms = acquire(&link->pace, now_ms, 1);
 
     if (wait_ms == 0) {
         is_own = false;
-        wait_ms = take(&service->pace, now_ms, CT_ADMIN_ALL);
+        wait_ms = acquire(&service->pace, now_ms, CT_ADMIN_ALL);
     }
     if (wait_ms == 0)
         return false;

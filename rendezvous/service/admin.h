@@ -12,8 +12,8 @@
  * is written from the cores' state, in O(nodes); that of a job of many places is up to a second
  * old, but never older than an order or a phase.
  *
- * An operator above the rate limit is told when to retry, and nothing is done; FLIGHT_QUERY is
- * limited by the nodes' answers. */
+ * A request above the rate limit is refused with the time to retry; FLIGHT_QUERY is limited by the
+ * nodes' answers. */
 #ifndef CT_RENDEZVOUS_SERVICE_ADMIN_H
 #define CT_RENDEZVOUS_SERVICE_ADMIN_H
 
@@ -39,44 +39,44 @@ enum {
 struct ct_service_job;
 struct ct_service_link;
 
-/* An operator's message on `link`, which has said HELLO as one. */
+/* Handle an operator's message on `link`, which has sent HELLO with role "admin". */
 void ct_service_on_admin(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link,
                          const struct ct_msg_admin *m);
 
-/* Rank 0's agent says how far the training is and for how long it has run itself. */
+/* Record the progress of the training and the uptime that rank 0's agent reports. */
 void ct_service_on_progress(struct ct_service_job *job, uint64_t now_ms,
                             const struct ct_msg_progress *progress);
 
-/* Who waits in PyTorch's store, for the status; told every second as long as somebody does. */
+/* Record the waiters of PyTorch's store, for status; reported every second while there are any. */
 void ct_service_on_store_waits(struct ct_service_job *job, uint64_t now_ms,
                                const struct ct_msg_store_waits *m);
 
-/* Free what status has said of the job. */
+/* Free the cached status text of the job. */
 void ct_admin_forget(struct ct_service_job *job);
 
 /* Answer an operator. */
 void ct_service_answer(struct ct_service *service, uint64_t link, int code, const char *text);
 
-/* Does the operator mean this job, and may he ask for it? */
+/* Return whether the operator names this job and may query it. */
 bool ct_admin_means(const struct ct_service *service, const struct ct_service_link *link,
                     const struct ct_service_job *job);
 
-/* The one job that he means; NULL when he was told instead why there is none. */
+/* Return the job that the operator named; NULL: the reason has been sent instead. */
 struct ct_service_job *ct_admin_job(struct ct_service *service, const struct ct_service_link *link);
 
 /* ---- flight_query.c: what are the ranks at? ---- */
 
-/* An operator asks: he gets the round, or the nodes that he names get the question. */
+/* Handle an operator's query: answer with the round, or forward it to the named nodes. */
 void ct_service_on_flight_query(struct ct_service *service, const struct ct_service_link *link,
                                 const struct ct_msg_flight_query *m);
 
-/* A node of the link's job answers: to the operator, if he is still there. */
+/* Forward the reply of a node of the link's job to the operator, if still connected. */
 void ct_service_on_flight_reply(struct ct_service *service, const struct ct_service_link *link,
                                 const struct ct_msg_flight_reply *m);
 
 /* ---- admin_text.c ---- */
 
-/* One job, for people and as a JSON object. */
+/* Append the status of one job, as text and as a JSON object. */
 void ct_admin_describe(const struct ct_service_job *job, uint64_t now_ms, struct ct_buf *out);
 void ct_admin_describe_json(const struct ct_service_job *job, uint64_t now_ms, struct ct_buf *out);
 

@@ -23,9 +23,9 @@ static bool is_node(const struct ct_rdzv_member *member)
     return member->state != CT_RDZV_FREE;
 }
 
-static double heard_s(const struct ct_rdzv_member *member, uint64_t now_ms)
+static double since_contact_s(const struct ct_rdzv_member *member, uint64_t now_ms)
 {
-    return now_ms > member->heard_ms ? (double)(now_ms - member->heard_ms) / 1e3 : 0;
+    return now_ms > member->received_ms ? (double)(now_ms - member->received_ms) / 1e3 : 0;
 }
 
 /* What a place adds to its member: its ranks. NULL when it is in no round. */
@@ -76,7 +76,7 @@ static double left_s(const struct ct_service_job *job, uint64_t now_ms)
 }
 
 /* Why the job was restarted last: "rank 1 on vm exited with status 3". Nothing where it was not. */
-static void put_cause(const struct ct_service_job *job, struct ct_buf *out)
+static void print_failure_cause(const struct ct_service_job *job, struct ct_buf *out)
 {
     const struct ct_wire_failure *cause = ct_rdzv_last_cause(job->core);
     const char *name = cause != NULL ? sigabbrev_np(cause->signal) : NULL;
@@ -132,7 +132,7 @@ static void put_restart(const struct ct_service_job *job, struct ct_buf *out)
     struct ct_buf text;
 
     ct_buf_init(&text, 0);
-    put_cause(job, &text);
+    print_failure_cause(job, &text);
     if (text.size > 0)
         (void)ct_buf_printf(out, "  restarted  because %s\n", ct_buf_str(&text));
     ct_buf_deinit(&text);
@@ -167,7 +167,7 @@ static void put_node(const struct ct_service_job *job, const struct ct_rdzv_memb
                      uint64_t now_ms, struct ct_buf *out)
 {
     static const char *const words[] = {[CT_RDZV_STANDBY] = "waiting",
-                                        [CT_RDZV_ASKED] = "stopping",
+                                        [CT_RDZV_PREPARING] = "stopping",
                                         [CT_RDZV_PROMISED] = "ready",
                                         [CT_RDZV_ACTING] = "working",
                                         [CT_RDZV_DONE] = "done"};
@@ -180,7 +180,7 @@ static void put_node(const struct ct_service_job *job, const struct ct_rdzv_memb
         (void)ct_buf_printf(out, " node %d, rank %u", member->place, place->first_rank);
     else
         (void)ct_buf_printf(out, " %u slot%s", member->slots, member->slots == 1 ? "" : "s");
-    (void)ct_buf_printf(out, ", heard %.1f s ago%s%s\n", heard_s(member, now_ms),
+    (void)ct_buf_printf(out, ", heard %.1f s ago%s%s\n", since_contact_s(member, now_ms),
                         member->leaving ? ", leaving" : "",
                         member->link == 0 ? ", not connected" : "");
 }
@@ -245,7 +245,7 @@ static void put_node_json(const struct ct_service_job *job, const struct ct_rdzv
         put_number(out, "node_rank", member->place);
         put_number(out, "first_rank", place->first_rank);
     }
-    put_number(out, "heard_s", heard_s(member, now_ms));
+    put_number(out, "heard_s", since_contact_s(member, now_ms));
     (void)ct_buf_printf(out, "\"connected\":%s,\"leaving\":%s",
                         member->link != 0 ? "true" : "false", member->leaving ? "true" : "false");
     end_object(out);
@@ -316,7 +316,7 @@ static void put_restart_json(const struct ct_service_job *job, struct ct_buf *ou
     struct ct_buf text;
 
     ct_buf_init(&text, 0);
-    put_cause(job, &text);
+    print_failure_cause(job, &text);
     if (ct_rdzv_generation(job->core) > 1)
         put_key(out, "round_reason", ct_rdzv_reason_name(ct_rdzv_last_reason(job->core)));
     if (text.size > 0)

@@ -190,7 +190,7 @@ static int read_newest(struct ct_journal_file *file, uint64_t limit, ct_journal_
     return rc;
 }
 
-static int look_only(void *context, const void *payload, size_t size, struct ct_error *err)
+static int check_only(void *context, const void *payload, size_t size, struct ct_error *err)
 {
     (void)context, (void)payload, (void)size, (void)err;
     return 0;
@@ -210,7 +210,7 @@ int ct_journal_open(struct ct_journal_file **ret_file, const struct ct_journal_o
         file->options.limit_bytes = DEFAULT_LIMIT;
     int rc = lock(file, err);
     if (rc == 0) /* a journal that cannot be read is left to the daemon that has it */
-        rc = read_newest(file, UINT64_MAX, look_only, err);
+        rc = read_newest(file, UINT64_MAX, check_only, err);
     if (rc == 0)
         rc = claim(file, err);
     if (rc == 0)
@@ -343,10 +343,10 @@ static int mend(struct ct_journal_file *file, struct ct_journal_record record, s
     bool grown =
         file->size >= file->options.compact_bytes && file->size >= 2 * file->compacted_size;
     bool full = file->size + added > file->options.limit_bytes;
-    if (file->broken && !record.settled)
+    if (file->broken && !record.may_compact)
         return ct_error_set(
             err, CT_EIO, "the end of the journal %s is unknown after a failed write", file->path);
-    int rc = record.settled && (file->broken || grown || full) ? compact(file, err) : 0;
+    int rc = record.may_compact && (file->broken || grown || full) ? compact(file, err) : 0;
     if (rc != 0 && file->broken)
         return rc;
     if (file->size + added > file->options.limit_bytes)

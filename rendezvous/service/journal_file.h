@@ -19,9 +19,9 @@
  *
  * Above a size the file is replaced, atomically, by a snapshot of the live state. After a failed
  * write the end of the file is unknown, so the next record begins with such a replacement too. A
- * snapshot is only taken while the state holds every record of the file (`settled`): between the
- * records of one step it would lose those that were kept but not yet answered. Blocking: an append
- * costs one fdatasync, a fraction of a millisecond. */
+ * snapshot is only taken while the state holds every record of the file (`may_compact`): between
+ * the records of one step it would lose those that were kept but not yet answered. Blocking: an
+ * append costs one fdatasync, a fraction of a millisecond. */
 #ifndef CT_RENDEZVOUS_SERVICE_JOURNAL_FILE_H
 #define CT_RENDEZVOUS_SERVICE_JOURNAL_FILE_H
 
@@ -45,36 +45,36 @@ struct ct_journal_options {
     void *context; /* of both */
 };
 
-/* Lock, check what is there, claim the next epoch, replay; a torn tail is left out. CT_EFENCED when
- * another daemon holds the journal, CT_EDATA for damage, CT_EIO, CT_ECANTCREAT: then nothing is
- * claimed. ct_journal_begin must follow. */
+/* Lock the directory, check its files, claim the next epoch and replay; a torn tail is dropped.
+ * CT_EFENCED when another daemon holds the journal, CT_EDATA for damage, CT_EIO, CT_ECANTCREAT:
+ * then no epoch is claimed. ct_journal_begin must follow. */
 int ct_journal_open(struct ct_journal_file **ret_file, const struct ct_journal_options *options,
                     struct ct_error *err);
 
-/* The epoch that was claimed. */
+/* Return the epoch that was claimed. */
 uint64_t ct_journal_epoch(const struct ct_journal_file *file);
 
 /* Write the first snapshot and remove the files of older epochs. 0, CT_EFENCED, CT_EIO. */
 int ct_journal_begin(struct ct_journal_file *file, struct ct_error *err);
 
-/* An epoch that was claimed and never begun is given back. */
+/* Close; an epoch that was claimed and never begun is released. */
 void ct_journal_close(struct ct_journal_file *file);
 
 struct ct_journal_record {
     const void *data;
     size_t size;
-    bool settled; /* what was kept before is in a snapshot that is taken now */
+    bool may_compact; /* what was kept before is in a snapshot that is taken now */
 };
 
 /* Keep one record. 0; CT_EIO with the sentence (disk full, ...), or CT_ELIMIT when the file would
  * become larger than what is read back: then it is not kept, and may be given again; CT_EFENCED
- * when a newer daemon has the journal: nothing may be shown any more. Only a settled record has the
- * file replaced before it; after a failed write others are not kept. */
+ * when a newer daemon has the journal: no effect may be sent any more. Only a record with
+ * may_compact has the file replaced before it; after a failed write others are not kept. */
 int ct_journal_append(struct ct_journal_file *file, struct ct_journal_record record,
                       struct ct_error *err);
 
-/* Has a newer daemon claimed the journal? CT_EFENCED with the sentence, 0 if not, CT_EIO when the
- * directory cannot be read now. To be asked now and then by a daemon that has nothing to write. */
+/* Check whether a newer daemon has claimed the journal: CT_EFENCED with the sentence; 0 if not;
+ * CT_EIO when the directory cannot be read now. An idle daemon calls it periodically. */
 int ct_journal_check(struct ct_journal_file *file, struct ct_error *err);
 
 #endif

@@ -177,7 +177,7 @@ struct cursor {
     int rc; /* the first error */
 };
 
-static const unsigned char *take(struct cursor *cursor, size_t size)
+static const unsigned char *read_bytes(struct cursor *cursor, size_t size)
 {
     if (cursor->rc == 0 && cursor->left < size)
         cursor->rc = CT_EPROTOCOL;
@@ -191,24 +191,24 @@ static const unsigned char *take(struct cursor *cursor, size_t size)
 
 static uint32_t get_u32(struct cursor *cursor)
 {
-    const unsigned char *at = take(cursor, 4);
+    const unsigned char *at = read_bytes(cursor, 4);
     return at != NULL ? ct_get_le32(at) : 0;
 }
 
 static uint64_t get_u64(struct cursor *cursor)
 {
-    const unsigned char *at = take(cursor, 8);
+    const unsigned char *at = read_bytes(cursor, 8);
     return at != NULL ? ct_get_le64(at) : 0;
 }
 
 /* Into `text`, which must be able to hold it. */
 static void get_str(struct cursor *cursor, char *text, size_t room)
 {
-    const unsigned char *at = take(cursor, 2);
+    const unsigned char *at = read_bytes(cursor, 2);
     size_t size = at != NULL ? ct_get_le16(at) : 0;
     if (size >= room)
         cursor->rc = cursor->rc != 0 ? cursor->rc : CT_EPROTOCOL;
-    at = take(cursor, size);
+    at = read_bytes(cursor, size);
     text[0] = '\0';
     if (at == NULL)
         return;
@@ -366,7 +366,7 @@ int ct_record_read(const void *payload, size_t size, struct ct_arena *arena,
     struct cursor cursor = {.at = payload, .left = size, .arena = arena};
     struct ct_record record = {0};
     char name[CT_RDZV_NAME_BYTES];
-    const unsigned char *kind = take(&cursor, 1);
+    const unsigned char *kind = read_bytes(&cursor, 1);
     record.kind = kind != NULL ? (enum ct_record_kind) * kind : 0;
     get_str(&cursor, name, sizeof(name));
     record.job = ct_arena_strdup(arena, name);

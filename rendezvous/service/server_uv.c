@@ -20,10 +20,10 @@ enum {
     IDLE_MS = 120 * 1000, /* a connection without a byte: no agent is that quiet */
     SILENT_S = 5,         /* until who connects and says nothing is seen here: agents speak first */
     LINKS = 65536,
-    TURNED_AWAY_MS = 2000, /* until who found no room may ask again */
-    TURNED_AWAY = 16,      /* connections beyond the limit that are told so */
-    WATCH_MS = 500,        /* between two looks for a newer daemon */
-    TAKEOVER_MS = 5000,    /* for the old daemon to leave the address */
+    REFUSED_RETRY_MS = 2000, /* until who found no room may ask again */
+    REFUSED_MAX = 16,        /* connections beyond the limit that are told so */
+    WATCH_MS = 500,          /* between two looks for a newer daemon */
+    TAKEOVER_MS = 5000,      /* for the old daemon to leave the address */
     TAKEOVER_POLL_MS = 20,
     QUEUE_BYTES = CT_WIRE_VALUE * 2, /* that may wait for one agent */
     BUDGET_BYTES = 256 << 20,        /* that may wait for all of them */
@@ -115,8 +115,8 @@ static void on_read(uv_check_t *read)
 /* ---- the log ---- */
 
 /* A line that others cause: many of one reason are not written (log_limit.h). */
-static void tell(struct ct_rdzv_server *server, enum ct_log_level level, const char *event,
-                 uint64_t reason, const struct ct_error *what)
+static void log_event(struct ct_rdzv_server *server, enum ct_log_level level, const char *event,
+                      uint64_t reason, const struct ct_error *what)
 {
     uint32_t left_out;
     bool pass = ct_log_limit_pass(&server->log_limit, now_ms(server), reason ^ ct_hash_str(event),
@@ -142,7 +142,7 @@ static void io_send(void *context, void *peer, const struct ct_message *message)
     if (rc == 0 || rc == CT_ECLOSED)
         return;
     ct_error_prefix(&err, "to %s", ct_conn_peer(to->conn));
-    tell(server, CT_LOG_ERROR, "send_failed", (uint64_t)rc, &err);
+    log_event(server, CT_LOG_ERROR, "send_failed", (uint64_t)rc, &err);
 }
 
 static void io_close(void *context, void *peer, int code, const char *sentence)
@@ -151,7 +151,7 @@ static void io_close(void *context, void *peer, int code, const char *sentence)
     const struct peer *to = peer;
     struct ct_error why = {0};
     ct_error_set(&why, code, "%s: %s", ct_conn_peer(to->conn), sentence);
-    tell(server, CT_LOG_WARN, "link_closed", (uint64_t)code, &why);
+    log_event(server, CT_LOG_WARN, "link_closed", (uint64_t)code, &why);
     ct_conn_close(to->conn, code, sentence);
 }
 
@@ -168,7 +168,7 @@ static void io_announce(void *context, const char *job, const char *sentence)
     if (server->fenced.code != 0)
         return; /* what the core makes of it is of no interest any more */
     ct_error_set(&what, 0, "job %s: %s", job, sentence);
-    tell(server, CT_LOG_INFO, "job", ct_hash_str(job), &what);
+    log_event(server, CT_LOG_INFO, "job", ct_hash_str(job), &what);
 }
 
 /* A line of the log at debug level, the transcript of what the job's core decides. */
@@ -188,14 +188,14 @@ static void io_trace(void *context, const char *job, const char *line)
 
 static void on_watch(uv_timer_t *timer);
 
-static int io_persist(void *context, const void *record, size_t size, bool settled)
+static int io_persist(void *context, const void *record, size_t size, bool may_compact)
 {
     struct ct_rdzv_server *server = context;
     struct ct_error err = {0};
     if (server->fenced.code != 0)
         return CT_EFENCED;
-    int rc =
-        ct_journal_append(server->journal, (struct ct_journal_record){record, size, settled}, &err);
+    int rc = ct_journal_append(server->journal,
+                               (struct ct_journal_record){record, size, may_compact}, &err);
     if (rc == CT_EFENCED) {
         server->fenced = err; /* told by the next look, not from inside the service */
         (void)uv_timer_start(&server->watch, on_watch, 0, WATCH_MS);
@@ -269,7 +269,7 @@ static struct peer *peer_of(const struct ct_conn *conn)
 }
 
 /* All links are taken: the newcomer is told so, and asks again. */
-static void turn_away(struct ct_rdzv_server *server, struct ct_conn *conn)
+static void refuse_connection(struct ct_rdzv_server *server, struct ct_conn *conn)
 {
     char text[256];
     (void)snprintf(text, sizeof(text),
@@ -278,10 +278,10 @@ static void turn_away(struct ct_rdzv_server *server, struct ct_conn *conn)
                    ct_service_links(server->service));
     struct ct_message refuse = {
         .type = CT_MSG_REFUSE,
-        .refuse = {.code = CT_ELIMIT, .retry_ms = TURNED_AWAY_MS, .text = text}};
+        .refuse = {.code = CT_ELIMIT, .retry_ms = REFUSED_RETRY_MS, .text = text}};
     struct ct_error why = {0};
     ct_error_set(&why, CT_ELIMIT, "%s: %s", ct_conn_peer(conn), text);
-    tell(server, CT_LOG_WARN, "link_refused", (uint64_t)CT_ELIMIT, &why);
+    log_event(server, CT_LOG_WARN, "link_refused", (uint64_t)CT_ELIMIT, &why);
     ct_conn_set_user(conn, NULL); /* it may outlive the server */
     (void)ct_conn_send(conn, &refuse, NULL);
     ct_conn_close(conn, CT_ELIMIT, text);
@@ -294,7 +294,7 @@ static void on_open(struct ct_conn *conn)
     uint64_t link = peer != NULL ? ct_service_open(server->service, peer) : 0;
     if (link == 0) {
         free(peer);
-        turn_away(server, conn);
+        refuse_connection(server, conn);
         return;
     }
     *peer = (struct peer){.server = server, .next = server->peers, .conn = conn, .link = link};
@@ -360,7 +360,7 @@ static void on_refused(void *user, const char *peer, const struct ct_error *why)
     if (why->code == CT_ECLOSED && ct_starts_with(peer, "unix:"))
         ct_log_event(server->log, CT_LOG_DEBUG, "peer_gone", "%s", why->text);
     else
-        tell(server, CT_LOG_WARN, "peer_refused", (uint64_t)why->code, why);
+        log_event(server, CT_LOG_WARN, "peer_refused", (uint64_t)why->code, why);
 }
 
 static const struct ct_conn_callbacks callbacks = {
@@ -371,11 +371,11 @@ static const struct ct_conn_callbacks callbacks = {
 
 /* ---- starting and stopping ---- */
 
-static int listen_on(struct ct_rdzv_server *server, const struct ct_rdzv_server_options *asked,
+static int listen_on(struct ct_rdzv_server *server, const struct ct_rdzv_server_options *from,
                      size_t index, const struct ct_key *key, struct ct_error *err)
 {
     struct ct_endpoint endpoint;
-    int rc = ct_endpoint_parse(asked->listen[index], -1, &endpoint, err);
+    int rc = ct_endpoint_parse(from->listen[index], -1, &endpoint, err);
     if (rc != 0)
         return rc;
     struct ct_listener_options options = {
@@ -384,8 +384,8 @@ static int listen_on(struct ct_rdzv_server *server, const struct ct_rdzv_server_
                  .frame_limit = CT_WIRE_CONTROL, /* until it has joined */
                  .queue_limit = QUEUE_BYTES,
                  .idle_ms = IDLE_MS},
-        .budget = BUDGET_BYTES / asked->listen_count,
-        .max_connections = (asked->links_max != 0 ? asked->links_max : LINKS) + TURNED_AWAY,
+        .budget = BUDGET_BYTES / from->listen_count,
+        .max_connections = (from->links_max != 0 ? from->links_max : LINKS) + REFUSED_MAX,
         .silent_s = SILENT_S,
         .on_refused = on_refused,
     };

@@ -2,8 +2,8 @@
  *
  * Used by ctrund, and inside ctrun when the node hosts the rendezvous itself. It serves many jobs;
  * a job begins with the first node that joins it and is forgotten when it is over and all its nodes
- * have gone. It decides nothing: bytes become messages, messages go to the service, its answers are
- * sent in one write per turn of the loop.
+ * have left. This file makes no decisions: bytes become messages, messages go to the service, its
+ * answers are sent in one write per turn of the loop.
  *
  * All on the loop's thread. */
 #ifndef CT_RENDEZVOUS_SERVICE_SERVER_UV_H
@@ -36,35 +36,35 @@ struct ct_rdzv_server_options {
     const struct ct_clock *clock; /* NULL: the machine's */
     const struct ct_log *log;     /* NULL: silent */
 
-    /* A newer daemon has taken over the journal: `why` says so. This one shows nothing any more; it
-     * is to be stopped, from the callback or later. May be NULL without a journal. */
+    /* A newer daemon has taken over the journal; `why` has the sentence. This server sends nothing
+     * any more and must be stopped, from the callback or later. May be NULL without a journal. */
     void (*on_fenced)(void *user, const struct ct_error *why);
     void *user;
 };
 
-/* Replay the journal, bind, listen. On failure nothing is left and `err` names address and reason;
- * CT_EFENCED when another daemon has the journal, CT_EINUSE when somebody listens there. */
+/* Replay the journal, bind and listen. On failure all is released and `err` names address and
+ * reason; CT_EFENCED when another daemon has the journal, CT_EINUSE when the address is in use. */
 int ct_rdzv_server_start(struct ct_rdzv_server **ret_server, uv_loop_t *loop,
                          const struct ct_rdzv_server_options *options, struct ct_error *err);
 
-/* The endpoint that listener `index` got, as agents name it ("127.0.0.1:40123", "unix:/run/x"). */
+/* Return the endpoint that listener `index` got, as agents name it ("127.0.0.1:40123",
+ * "unix:/run/x"). */
 const char *ct_rdzv_server_endpoint(const struct ct_rdzv_server *server, size_t index);
 
-/* Read the key file again: links that begin from now on need the key that is in it now, those that
- * stand go on. 0; CT_ENOINPUT or CT_EAUTH with the sentence: the key stays as it was. Nothing to do
- * without a key file. */
+/* Reload the key file: new links need the new key, open links continue. 0; CT_ENOINPUT or CT_EAUTH
+ * with the sentence: the old key stays in use. A no-op without a key file. */
 int ct_rdzv_server_reload(struct ct_rdzv_server *server, struct ct_error *err);
 
 /* Close listeners and connections and free the server; `stopped` (may be NULL) is called last. */
 void ct_rdzv_server_stop(struct ct_rdzv_server *server, void (*stopped)(void *context),
                          void *context);
 
-/* Jobs, those of them that are not over and have nodes, and connections now. */
+/* Return the number of jobs, of those that are not over and have nodes, and of connections. */
 size_t ct_rdzv_server_jobs(const struct ct_rdzv_server *server);
 size_t ct_rdzv_server_running(const struct ct_rdzv_server *server);
 size_t ct_rdzv_server_links(const struct ct_rdzv_server *server);
 
-/* One line of text a job, and the same figures in Prometheus' text format. */
+/* Append one line of text a job, and the same figures in Prometheus' text format. */
 void ct_rdzv_server_describe(const struct ct_rdzv_server *server, struct ct_buf *out);
 void ct_rdzv_server_metrics(const struct ct_rdzv_server *server, struct ct_buf *out);
 

@@ -36,8 +36,8 @@ struct ct_service *ct_service_new(const struct ct_service_limits *limits,
         service->limits.jobs = DEFAULT_JOBS;
     if (service->limits.links == 0)
         service->limits.links = DEFAULT_LINKS;
-    if (service->limits.told_whole == 0)
-        service->limits.told_whole = DEFAULT_WHOLE;
+    if (service->limits.whole_round_nodes == 0)
+        service->limits.whole_round_nodes = DEFAULT_WHOLE;
     if (service->limits.open_requests == 0)
         service->limits.open_requests = DEFAULT_OPEN_REQUESTS;
     CT_ASSERT(service->limits.links <= CT_SERVICE_SLOT_MASK);
@@ -413,7 +413,7 @@ static void on_heartbeat(struct ct_service *service, uint64_t now_ms, struct ct_
         .generation = m->acting,
         .promised = m->generation,
         .over = m->over,
-        .healed = m->healed,
+        .recovered = m->recovered,
         .step = m->step,
     };
     uint64_t number = link->number;

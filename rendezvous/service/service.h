@@ -5,13 +5,13 @@
  *                               |                                   ^
  *                               +----------> store of the job ------+
  *
- * It turns messages into events of the job's core and requests of its store, and carries out what
- * they answer through `io`. server_uv.c gives it real connections and a journal; the simulator
- * gives it a network and a disk of its own.
+ * It turns messages into events of the job's core and requests of its store, and carries out their
+ * actions through `io`. server_uv.c gives it real connections and a journal; the simulator gives it
+ * a network and a disk of its own.
  *
  * A link opens with HELLO (version, job, incarnation) and JOIN, which may come in one write. A job
- * begins with the first JOIN that names it. It is forgotten when it is over or never ran, and
- * nobody is connected. One thread at a time. */
+ * begins with the first JOIN that names it. It is forgotten when it is over or never ran, and no
+ * node is connected. One thread at a time. */
 #ifndef CT_RENDEZVOUS_SERVICE_H
 #define CT_RENDEZVOUS_SERVICE_H
 
@@ -22,47 +22,47 @@
 
 struct ct_service;
 
-/* What the service does to the world. `peer` is what ct_service_open was given. */
+/* The effects of the service. `peer` is the argument of ct_service_open. */
 struct ct_service_io {
     void *context;
 
     /* Send; a connection that cannot take it is closed by the caller, later. */
     void (*send)(void *context, void *peer, const struct ct_message *message);
 
-    /* Write out what was sent, then close; ct_service_closed is called when it is done, never from
+    /* Flush the sent messages, then close; ct_service_closed is called afterwards, never from
      * inside. */
     void (*close)(void *context, void *peer, int code, const char *sentence);
 
-    /* May the peer speak for `job` (its key)? */
+    /* Return whether the peer's key allows it to act for `job`. */
     bool (*is_for)(void *context, void *peer, const char *job);
 
-    /* Keep a record (see journal.h) durably before returning. 0 or a negative code. `settled`: all
-     * that was kept before is in the service's state, so a snapshot may take its place. NULL: there
-     * is no journal, nothing outlives the service. */
-    int (*persist)(void *context, const void *record, size_t size, bool settled);
+    /* Keep a record (see journal.h) durably before returning. 0 or a negative code. `may_compact`:
+     * the service's state holds all earlier records, so a snapshot may replace them. NULL: no
+     * journal, no state outlives the service. */
+    int (*persist)(void *context, const void *record, size_t size, bool may_compact);
 
     /* For logs: something happened to a job, as a sentence. */
     void (*announce)(void *context, const char *job, const char *sentence);
 
     /* For logs: an event of a job's core ("> a PREPARED g2 lineage=1 step=40"), or an action that
-     * follows ("< all REVOKE g2 ..."). Left out are ticks of which nothing comes, heartbeats that
-     * are only acknowledged, and what `announce` is given. NULL: nobody reads it. */
+     * follows ("< all REVOKE g2 ..."). Ticks without an effect, heartbeats that are only
+     * acknowledged, and announcements are left out. May be NULL. */
     void (*trace)(void *context, const char *job, const char *line);
 };
 
 enum { CT_SERVICE_LEASE_MS = 600 * 1000 }; /* the longest that a job may ask for */
 
 struct ct_service_limits {
-    uint32_t jobs;          /* 0: 1024 */
-    uint32_t links;         /* 0: 65536 */
-    uint32_t told_whole;    /* nodes up to which a round is told with all of them; 0: 1024 */
-    uint32_t open_requests; /* store requests of one link that wait for an answer; 0: 8192 */
-    struct ct_id own;       /* incarnation of the agent in this process; {0, 0}: there is none */
-    const char *only_job;   /* the one job that may be served (outlives the service); NULL: any */
+    uint32_t jobs;              /* 0: 1024 */
+    uint32_t links;             /* 0: 65536 */
+    uint32_t whole_round_nodes; /* nodes up to which a round is told with all of them; 0: 1024 */
+    uint32_t open_requests;     /* store requests of one link that wait for an answer; 0: 8192 */
+    struct ct_id own;     /* incarnation of the agent in this process; {0, 0}: there is none */
+    const char *only_job; /* the one job that may be served (outlives the service); NULL: any */
     unsigned char hash_key[CT_SIPHASH_KEY]; /* random, of the stores' hash tables: see siphash.h */
 };
 
-/* A service without jobs, in tenure `epoch` (1 without a journal). NULL without memory. */
+/* Create a service without jobs, in tenure `epoch` (1 without a journal). NULL without memory. */
 struct ct_service *ct_service_new(const struct ct_service_limits *limits,
                                   const struct ct_service_io *io, uint64_t epoch);
 void ct_service_free(struct ct_service *service);
@@ -73,31 +73,32 @@ int ct_service_restore(struct ct_service *service, uint64_t now_ms, const void *
                        struct ct_error *err);
 void ct_service_restored(struct ct_service *service, uint64_t epoch);
 
-/* The records that a new journal would have to hold instead of all so far, one call each. */
+/* Emit the records that replace all earlier ones in a new journal, one call each. */
 void ct_service_snapshot(const struct ct_service *service,
                          void (*emit)(void *context, const void *record, size_t size),
                          void *context);
 
-/* For the status: why records cannot be kept now, "" when they can. */
+/* Set, for the status, the reason why records cannot be kept now; "" when they can. */
 void ct_service_set_trouble(struct ct_service *service, const char *sentence);
 
-/* A connection is open: its number, never 0 and never used again; 0 when there are too many. */
+/* Register an open connection. Returns its number, which is never reused; 0 when there are too
+ * many. */
 uint64_t ct_service_open(struct ct_service *service, void *peer);
 
-/* Has a JOIN of it been accepted? */
+/* Return whether a JOIN of this connection has been accepted. */
 bool ct_service_has_joined(const struct ct_service *service, uint64_t number);
 
-/* It is gone; `silent`: it was given up because nobody answered on it. */
+/* Handle a closed connection; `silent`: it was given up because the peer did not answer. */
 void ct_service_closed(struct ct_service *service, uint64_t now_ms, uint64_t number, bool silent);
 
-/* A message came on it. */
+/* Handle a message. */
 void ct_service_message(struct ct_service *service, uint64_t now_ms, uint64_t number,
                         const struct ct_message *message);
 
-/* Time passed, and all that had arrived by then was given to the service. */
+/* Handle the passing of time, after all messages that had arrived by then. */
 void ct_service_tick(struct ct_service *service, uint64_t now_ms);
 
-/* When ct_service_tick is due; UINT64_MAX: never. */
+/* Return the time at which ct_service_tick is due, in ms; UINT64_MAX if never. */
 uint64_t ct_service_deadline(const struct ct_service *service);
 
 /* ---- looking at it ---- */
@@ -106,10 +107,10 @@ size_t ct_service_jobs(const struct ct_service *service);
 size_t ct_service_running(const struct ct_service *service); /* not over, and with nodes */
 size_t ct_service_links(const struct ct_service *service);
 
-/* One line a job: what it does and waits for, and how far it is. */
+/* Append one line a job: its phase, what it waits for, and its progress. */
 void ct_service_describe(const struct ct_service *service, struct ct_buf *out);
 
-/* The state of every job as Prometheus' text format. */
+/* Append the state of every job in Prometheus' text format. */
 void ct_service_metrics(const struct ct_service *service, struct ct_buf *out);
 
 #endif

@@ -30,7 +30,7 @@ static void send_to_members(struct ct_service_job *job, uint64_t link, unsigned 
 
 enum {
     ANY = (1 << CT_RDZV_MEMBER_STATES) - 1 - (1 << CT_RDZV_FREE),
-    ASKED = 1 << CT_RDZV_ASKED,
+    PREPARING = 1 << CT_RDZV_PREPARING,
     IN_ROUND = 1 << CT_RDZV_ACTING | 1 << CT_RDZV_DONE,
 };
 
@@ -115,7 +115,7 @@ static void send_short(struct ct_service_job *job, const struct ct_rdzv_member *
 static void send_round(struct ct_service_job *job, uint64_t link)
 {
     uint32_t count = ct_rdzv_roster(job->core)->count;
-    if (count <= job->service->limits.told_whole) {
+    if (count <= job->service->limits.whole_round_nodes) {
         for (uint32_t first = 0; first < count; first += CT_WIRE_PART)
             ct_service_send_part(job, link, first);
         return;
@@ -163,7 +163,7 @@ static const char *waiting(struct ct_service_job *job, uint64_t now_ms,
     if (ack->member_state == CT_RDZV_STANDBY &&
         ct_rdzv_describe_member(job->core, ack->member, own, 512))
         return own;
-    if (phase == CT_RDZV_HEAL || phase == CT_RDZV_RUNNING)
+    if (phase == CT_RDZV_RECOVER || phase == CT_RDZV_RUNNING)
         return "";
     bool fresh = job->waiting[0] != '\0' && job->waiting_phase == phase &&
                  now_ms - job->waiting_ms < CT_SERVICE_WAITING_MS;
@@ -223,7 +223,8 @@ static void send_close(struct ct_service_job *job, uint64_t link)
 
 /* Returns 0 or why the record was not kept. A job that ends before its first round leaves none:
  * there is nothing that a later daemon would have to know. */
-static int persist(struct ct_service_job *job, const struct ct_rdzv_action *action, bool settled)
+static int persist(struct ct_service_job *job, const struct ct_rdzv_action *action,
+                   bool may_compact)
 {
     struct ct_buf record;
     if (job->service->io.persist == NULL || ct_rdzv_generation(job->core) == 0)
@@ -232,7 +233,7 @@ static int persist(struct ct_service_job *job, const struct ct_rdzv_action *acti
     ct_record_write_job(job->core, action->record, &record);
     const struct ct_service_io *io = &job->service->io;
     int rc =
-        record.failed ? CT_ENOMEM : io->persist(io->context, record.data, record.size, settled);
+        record.failed ? CT_ENOMEM : io->persist(io->context, record.data, record.size, may_compact);
     ct_buf_deinit(&record);
     return rc;
 }
@@ -257,7 +258,7 @@ static void carry_out(struct ct_service_job *job, uint64_t now_ms,
                                                   .at_boundary = action->at_boundary,
                                                   .cause = (uint8_t)action->reason,
                                                   .reason = ct_rdzv_reason_name(action->reason)};
-        send_to_members(job, action->link, ASKED, &message);
+        send_to_members(job, action->link, PREPARING, &message);
         break;
     case CT_RDZV_DO_ROUND:
         if (action->link == CT_RDZV_ALL)
@@ -314,7 +315,7 @@ struct answers {
 };
 
 /* Does the core know of every record that was kept? */
-static bool is_settled(const struct answers *answers)
+static bool is_complete(const struct answers *answers)
 {
     for (size_t i = answers->given; i < answers->count; i++)
         if (answers->list[i].kind == CT_RDZV_ON_PERSISTED)
@@ -333,20 +334,21 @@ static void trace(const struct ct_service_job *job, const char *line)
 static void step_core(struct ct_service_job *job, uint64_t now_ms,
                       const struct ct_rdzv_event *event, struct ct_rdzv_actions *actions)
 {
-    char heard[TRACE_BYTES], line[TRACE_BYTES];
+    char received[TRACE_BYTES], line[TRACE_BYTES];
     bool is_beat = event->kind == CT_RDZV_ON_TICK || event->kind == CT_RDZV_ON_HEARTBEAT;
     if (job->service->io.trace == NULL) {
         ct_rdzv_step(job->core, now_ms, event, actions);
         return;
     }
-    ct_rdzv_event_print(job->core, event, heard, sizeof(heard)); /* the step may forget who it is */
+    ct_rdzv_event_print(job->core, event, received,
+                        sizeof(received)); /* the step may forget who it is */
     ct_rdzv_step(job->core, now_ms, event, actions);
     bool is_answered = false;
     for (size_t i = 0; i < actions->count; i++)
         is_answered = is_answered || actions->list[i].kind != CT_RDZV_DO_ACK;
     if (is_beat && !is_answered)
         return;
-    trace(job, heard);
+    trace(job, received);
     for (size_t i = 0; i < actions->count; i++) {
         if (actions->list[i].kind == CT_RDZV_DO_ANNOUNCE)
             continue;
@@ -365,7 +367,7 @@ static void step(struct ct_service_job *job, uint64_t now_ms, const struct ct_rd
         carry_out(job, now_ms, action);
         if (action->kind != CT_RDZV_DO_PERSIST)
             continue;
-        int rc = persist(job, action, is_settled(answers));
+        int rc = persist(job, action, is_complete(answers));
         CT_ASSERT(answers->count < CT_RDZV_ACTIONS_LIMIT);
         answers->list[answers->count++] = (struct ct_rdzv_event){
             .kind = rc == 0 ? CT_RDZV_ON_PERSISTED : CT_RDZV_ON_PERSIST_FAILED,

@@ -13,14 +13,14 @@ enum {
 
 struct ct_service_job;
 
-/* What was asked lately, in thousandths of a question; it runs out with time (admin.c). */
+/* A leaky bucket of recent requests, in thousandths of a request (admin.c). */
 struct ct_service_pace {
-    uint64_t asked_m;
+    uint64_t used_m;
     uint64_t ms; /* when that was so */
 };
 
-/* What status said of a job of many places, for those who ask again at once (admin.c). */
-struct ct_service_said {
+/* The cached status text of a large job, for repeated requests (admin.c). */
+struct ct_service_cached_text {
     char *text; /* NULL: nothing yet */
     uint64_t ms, generation;
     enum ct_rdzv_phase phase;
@@ -52,10 +52,10 @@ struct ct_service_job {
     uint64_t waiting_ms;             /* when `waiting` was written */
     enum ct_rdzv_phase waiting_phase;
     char waiting[1000];
-    uint64_t waits_generation;      /* of the round whose store of PyTorch `waits` speaks of */
-    uint64_t waits_ms;              /* when it was told */
-    char *waits;                    /* a line each who waits there, and for what; NULL: none */
-    struct ct_service_said said[2]; /* for people, as JSON */
+    uint64_t waits_generation; /* of the round whose store of PyTorch `waits` speaks of */
+    uint64_t waits_ms;         /* when it was told */
+    char *waits;               /* a line each who waits there, and for what; NULL: none */
+    struct ct_service_cached_text cached[2]; /* for people, as JSON */
 };
 
 struct ct_service {
@@ -75,10 +75,11 @@ struct ct_service {
 
 struct ct_service_link *ct_service_link_of(const struct ct_service *service, uint64_t number);
 
-/* Send to a link, or close it, if it is still there. */
+/* Send to a link, if it is still open. */
 void ct_service_send(struct ct_service *service, uint64_t link, const struct ct_message *message);
 
-/* The member has left in order: its node may go. Sent again for what it sends before it knows. */
+/* Release a member that has left in order. Sent again in answer to each message until the node
+ * knows. */
 void ct_service_release(struct ct_service_job *job, uint64_t number);
 
 void ct_service_refuse(struct ct_service *service, uint64_t link, int code, uint32_t retry_ms,
@@ -86,13 +87,14 @@ void ct_service_refuse(struct ct_service *service, uint64_t link, int code, uint
 
 struct ct_service_job *ct_service_find_job(const struct ct_service *service, const char *name);
 
-/* A job around `core`, which it takes over (and frees on failure; NULL is a failure). */
+/* Create a job around `core`, and take ownership of it (it is freed on failure; NULL is a
+ * failure). */
 struct ct_service_job *ct_service_add_job(struct ct_service *service, struct ct_rdzv *core);
 void ct_service_remove_job(struct ct_service *service, struct ct_service_job *job);
 
 /* ---- service_send.c ---- */
 
-/* The part of the round that begins with place `first`, to one of its members. */
+/* Send the part of the round that begins with place `first` to one of its members. */
 void ct_service_send_part(struct ct_service_job *job, uint64_t link, uint32_t first);
 
 /* Give `event` to the job's core and carry out its actions, and those that follow from records

@@ -146,7 +146,7 @@ static struct entry *demand(struct ct_store *store, const char *key)
 }
 
 /* Free an entry that neither holds a value nor is waited for. */
-static void settle(struct ct_store *store, struct entry *entry)
+static void free_unused(struct ct_store *store, struct entry *entry)
 {
     if (entry->value != NULL || entry->waiters != NULL)
         return;
@@ -231,7 +231,7 @@ static int put(struct ct_store *store, const char *key, const void *data, size_t
     if (store->bytes - entry->size + size <= store->limits.bytes)
         value = malloc(size > 0 ? size : 1);
     if (value == NULL) {
-        settle(store, entry);
+        free_unused(store, entry);
         return CT_ELIMIT;
     }
     if (size > 0)
@@ -324,7 +324,7 @@ static void do_wait(struct ct_store *store, uint64_t now_ms, uint64_t client,
     struct waiter *waiter = entry != NULL ? calloc(1, sizeof(*waiter)) : NULL;
     if (waiter == NULL) {
         if (entry != NULL)
-            settle(store, entry);
+            free_unused(store, entry);
         answer_code(store, client, op->request, CT_ELIMIT);
         return;
     }
@@ -357,7 +357,7 @@ static void do_delete(struct ct_store *store, uint64_t client, const struct ct_m
     bool here = entry != NULL && entry->value != NULL;
     if (here) {
         clear_value(store, entry);
-        settle(store, entry);
+        free_unused(store, entry);
     }
     answer_code(store, client, op->request, here ? 0 : CT_ENOTFOUND);
 }
@@ -437,7 +437,7 @@ void ct_store_revoke(struct ct_store *store)
         unlink_waiter(store, waiter);
         answer_code(store, waiter->client, waiter->request, CT_EREVOKED);
         free(waiter);
-        settle(store, entry);
+        free_unused(store, entry);
     }
     store->due_ms = UINT64_MAX;
 }
@@ -495,7 +495,7 @@ void ct_store_forget(struct ct_store *store, uint64_t client)
         struct entry *entry = waiter->entry;
         unlink_waiter(store, waiter);
         free(waiter);
-        settle(store, entry);
+        free_unused(store, entry);
     }
 }
 
@@ -515,7 +515,7 @@ void ct_store_tick(struct ct_store *store, uint64_t now_ms)
         unlink_waiter(store, waiter);
         answer_code(store, waiter->client, waiter->request, CT_ETIMEOUT);
         free(waiter);
-        settle(store, entry);
+        free_unused(store, entry);
     }
 }
 

@@ -38,14 +38,14 @@ typedef void (*ct_store_reply_fn)(void *context, uint64_t client,
 
 struct ct_store;
 
-/* An empty store of generation 0, or NULL without memory. */
+/* Create an empty store of generation 0, or NULL without memory. */
 struct ct_store *ct_store_new(const struct ct_store_limits *limits, ct_store_reply_fn reply,
                               void *context);
 
 /* Frees everything; open waiters are not answered. */
 void ct_store_free(struct ct_store *store);
 
-/* Is it one of the six requests? Then its number and its generation: */
+/* Return whether it is one of the six requests; return its number and its generation. */
 bool ct_store_is_request(const struct ct_message *op);
 uint64_t ct_store_request_number(const struct ct_message *op);
 uint64_t ct_store_request_generation(const struct ct_message *op);
@@ -56,26 +56,26 @@ void ct_store_begin(struct ct_store *store, uint64_t generation);
 /* Answer all waiters CT_EREVOKED, and every later request of this generation too. */
 void ct_store_revoke(struct ct_store *store);
 
-/* The key space of `generation` is lost (the daemon restarted): every request of it is answered
- * CT_ECLOSED until the next begins. */
+/* Mark the key space of `generation` as lost (the daemon restarted): every request of it is
+ * answered CT_ECLOSED until the next begins. */
 void ct_store_lose(struct ct_store *store, uint64_t generation);
 
-/* One request (a STORE_... message) of `client`, the caller's number for the asker. It is answered
- * by `reply`, now or later, exactly once, unless the client is forgotten first. A request of
- * another generation than the store's is answered CT_EREVOKED. */
+/* Handle one request (a STORE_... message) of `client`, the caller's number for the requester. It
+ * is answered by `reply`, now or later, exactly once, unless the client is forgotten first. A
+ * request of another generation than the store's is answered CT_EREVOKED. */
 void ct_store_request(struct ct_store *store, uint64_t now_ms, uint64_t client,
                       const struct ct_message *op);
 
-/* The client is gone: its waiters are forgotten without an answer. */
+/* Remove a client and its waiters without an answer. */
 void ct_store_forget(struct ct_store *store, uint64_t client);
 
-/* Answer the waiters whose time is up. */
+/* Answer the waiters whose timeout has passed. */
 void ct_store_tick(struct ct_store *store, uint64_t now_ms);
 
-/* When ct_store_tick is due; UINT64_MAX: never. */
+/* Return the time at which ct_store_tick is due, in ms; UINT64_MAX if never. */
 uint64_t ct_store_deadline(const struct ct_store *store);
 
-/* Bytes of its keys and values. */
+/* Return the number of bytes of its keys and values. */
 size_t ct_store_bytes(const struct ct_store *store);
 
 #endif

@@ -158,9 +158,9 @@ void ct_tcpstore_wake_one(struct ct_tcpstore_key *key)
 /* ---- watching ---- */
 
 /* Tell one watching client; its own failure is its own. */
-static void tell_one(struct ct_tcpstore_client *client, const struct ct_tcpstore_key *key,
-                     enum ct_tcpstore_event event, struct ct_tcpstore_bytes old,
-                     struct ct_tcpstore_bytes new)
+static void notify_one(struct ct_tcpstore_client *client, const struct ct_tcpstore_key *key,
+                       enum ct_tcpstore_event event, struct ct_tcpstore_bytes old,
+                       struct ct_tcpstore_bytes new)
 {
     struct ct_error why = {0};
     int rc = 0;
@@ -180,10 +180,10 @@ static void tell_one(struct ct_tcpstore_client *client, const struct ct_tcpstore
         ct_tcpstore_break(client, &why);
 }
 
-void ct_tcpstore_tell(const struct ct_tcpstore_key *key, enum ct_tcpstore_event event,
-                      struct ct_tcpstore_bytes old, struct ct_tcpstore_bytes new)
+void ct_tcpstore_notify(const struct ct_tcpstore_key *key, enum ct_tcpstore_event event,
+                        struct ct_tcpstore_bytes old, struct ct_tcpstore_bytes new)
 {
     for (const struct ct_tcpstore_tie *tie = key->watches.first; tie != NULL; tie = tie->next)
         if (ct_tcpstore_broken(tie->client) == NULL)
-            tell_one(tie->client, key, event, old, new);
+            notify_one(tie->client, key, event, old, new);
 }

@@ -1,7 +1,7 @@
 /* See hub_uv.h.
  *
- *   listener -> link -> TUNNEL_HELLO -> OPEN -> guest = a client of the core
- *                                       DATA -> ct_tcpstore_input -> serve: guest's sink -> DATA */
+ *   listener -> link -> TUNNEL_HELLO -> OPEN -> remote = a client of the core
+ *                                       DATA -> ct_tcpstore_input -> serve: its sink -> DATA */
 #include "rendezvous/tcpstore/hub_uv.h"
 
 #include "base/assert.h"
@@ -17,7 +17,7 @@ enum { RESUME_MS = 30000, LIST_BYTES = 1 << 20 };
 
 struct link;
 
-struct guest {
+struct remote {
     struct ct_tunnel_stream stream;
     struct ct_tcpstore_sink sink;
     struct link *link;
@@ -48,9 +48,9 @@ struct ct_tcpstore_hub {
     char job[129];
 };
 
-static struct guest *guest_of(struct ct_tcpstore_sink *sink)
+static struct remote *remote_of(struct ct_tcpstore_sink *sink)
 {
-    return (struct guest *)(void *)((char *)sink - offsetof(struct guest, sink));
+    return (struct remote *)(void *)((char *)sink - offsetof(struct remote, sink));
 }
 
 static uint64_t now_ms(const struct ct_tcpstore_hub *hub)
@@ -58,66 +58,66 @@ static uint64_t now_ms(const struct ct_tcpstore_hub *hub)
     return uv_now(hub->loop);
 }
 
-/* ---- guests ---- */
+/* ---- remote clients ---- */
 
 /* Its client is over: in good order (NULL), or for a reason. */
-static void leave(struct guest *guest, const struct ct_error *why)
+static void leave(struct remote *remote, const struct ct_error *why)
 {
-    const struct ct_tcpstore_hub *hub = guest->link->hub;
+    const struct ct_tcpstore_hub *hub = remote->link->hub;
 
-    if (guest->client == NULL)
+    if (remote->client == NULL)
         return;
-    const struct ct_tcpstore_about about = ct_tcpstore_about(guest->client);
+    const struct ct_tcpstore_about about = ct_tcpstore_about(remote->client);
     struct ct_error copy = {0};
     if (why != NULL)
         copy = *why; /* it may lie in the client */
     const struct ct_tcpstore_lost lost = {
-        .peer = guest->link->host,
-        .host = guest->link->host,
+        .peer = remote->link->host,
+        .host = remote->link->host,
         .is_client = about.dialect != CT_TCPSTORE_UNKNOWN,
         .pid = about.pid,
         .waited = about.waits,
         .why = why != NULL ? &copy : NULL,
     };
-    ct_tcpstore_leave(guest->client);
-    guest->client = NULL;
+    ct_tcpstore_leave(remote->client);
+    remote->client = NULL;
     if (hub->options.on_lost != NULL && !hub->stopped)
         hub->options.on_lost(hub->options.user, &lost);
 }
 
 /* Its number is free when both ends have said so. */
-static void free_closed(struct guest *guest)
+static void free_closed(struct remote *remote)
 {
-    if (!guest->stream.said_close || !guest->stream.heard_close)
+    if (!remote->stream.close_sent || !remote->stream.close_received)
         return;
-    ct_tunnel_remove(&guest->link->tunnel, &guest->stream);
-    free(guest);
+    ct_tunnel_remove(&remote->link->tunnel, &remote->stream);
+    free(remote);
 }
 
 static void on_flush(struct ct_tcpstore_sink *sink)
 {
-    struct guest *guest = guest_of(sink);
-    struct ct_conn *conn = guest->link->conn;
-    struct ct_tcpstore_bytes output = ct_tcpstore_output(guest->client);
+    struct remote *remote = remote_of(sink);
+    struct ct_conn *conn = remote->link->conn;
+    struct ct_tcpstore_bytes output = ct_tcpstore_output(remote->client);
     size_t sent = 1;
 
     while (output.size > 0 && sent > 0) {
-        sent = ct_tunnel_send(conn, &guest->stream, output.data, output.size);
-        ct_tcpstore_sent(guest->client, now_ms(guest->link->hub), sent);
-        output = ct_tcpstore_output(guest->client);
+        sent = ct_tunnel_send(conn, &remote->stream, output.data, output.size);
+        ct_tcpstore_sent(remote->client, now_ms(remote->link->hub), sent);
+        output = ct_tcpstore_output(remote->client);
     }
-    ct_tcpstore_hold(guest->client, guest->stream.kept.room);
-    if (!ct_tcpstore_is_full(guest->client))
-        ct_tunnel_take(conn, &guest->stream, guest->stream.inside - guest->stream.taken);
+    ct_tcpstore_hold(remote->client, remote->stream.kept.room);
+    if (!ct_tcpstore_is_full(remote->client))
+        ct_tunnel_consume(conn, &remote->stream, remote->stream.inside - remote->stream.consumed);
 }
 
 static void on_broke(struct ct_tcpstore_sink *sink, const struct ct_error *why)
 {
-    struct guest *guest = guest_of(sink);
+    struct remote *remote = remote_of(sink);
 
-    ct_tunnel_close(guest->link->conn, &guest->stream, why);
-    leave(guest, why);
-    free_closed(guest);
+    ct_tunnel_close(remote->link->conn, &remote->stream, why);
+    leave(remote, why);
+    free_closed(remote);
 }
 
 /* ---- what relays say; false: it must not be said ---- */
@@ -146,12 +146,12 @@ static void greet(struct link *link)
 static void drop_unknown(struct link *link)
 {
     for (uint32_t i = 0; i < link->tunnel.room; i++) {
-        struct guest *guest = (struct guest *)link->tunnel.streams[i];
-        if (guest == NULL || guest->stream.known)
+        struct remote *remote = (struct remote *)link->tunnel.streams[i];
+        if (remote == NULL || remote->stream.known)
             continue;
-        leave(guest, NULL);
-        ct_tunnel_remove(&link->tunnel, &guest->stream);
-        free(guest);
+        leave(remote, NULL);
+        ct_tunnel_remove(&link->tunnel, &remote->stream);
+        free(remote);
     }
 }
 
@@ -171,10 +171,10 @@ static bool resume(struct link *link, const struct ct_msg_tunnel_hello *m)
     greet(link);
     for (uint32_t i = 0; i < m->streams.count; i++) {
         const struct ct_wire_tunnel_state *state = &m->streams.data[i];
-        struct guest *guest = (struct guest *)ct_tunnel_find(&link->tunnel, state->number);
-        ct_tunnel_repeat(link->conn, &guest->stream, state);
-        if (guest->client != NULL && ct_tcpstore_broken(guest->client) == NULL)
-            on_flush(&guest->sink);
+        struct remote *remote = (struct remote *)ct_tunnel_find(&link->tunnel, state->number);
+        ct_tunnel_repeat(link->conn, &remote->stream, state);
+        if (remote->client != NULL && ct_tcpstore_broken(remote->client) == NULL)
+            on_flush(&remote->sink);
     }
     return true;
 }
@@ -234,66 +234,68 @@ static bool on_open_stream(struct link *link, uint32_t number, struct ct_conn *w
 {
     struct ct_tcpstore_hub *hub = link->hub;
     struct ct_tcpstore *store = ct_tcpstore_server_store(hub->options.server);
-    struct guest *guest = calloc(1, sizeof(*guest));
+    struct remote *remote = calloc(1, sizeof(*remote));
     struct ct_error why = {0};
 
-    if (guest == NULL || ct_tunnel_put(&link->tunnel, number, &guest->stream) != 0) {
-        free(guest);
+    if (remote == NULL || ct_tunnel_put(&link->tunnel, number, &remote->stream) != 0) {
+        free(remote);
         return false;
     }
-    guest->link = link;
-    guest->sink = (struct ct_tcpstore_sink){.flush = on_flush, .broke = on_broke};
+    remote->link = link;
+    remote->sink = (struct ct_tcpstore_sink){.flush = on_flush, .broke = on_broke};
     if (ct_tcpstore_admit(store, now_ms(hub)) == 0)
-        guest->client = ct_tcpstore_join(store, now_ms(hub), link->host, &guest->sink, &why);
+        remote->client = ct_tcpstore_join(store, now_ms(hub), link->host, &remote->sink, &why);
     else
         ct_error_set(&why, CT_ELIMIT, "too many clients of the store have said nothing yet");
-    if (guest->client == NULL)
-        ct_tunnel_close(way, &guest->stream, &why);
+    if (remote->client == NULL)
+        ct_tunnel_close(way, &remote->stream, &why);
     return true;
 }
 
 static bool on_data(struct link *link, const struct ct_msg_tunnel_data *m)
 {
-    struct guest *guest = (struct guest *)ct_tunnel_find(&link->tunnel, m->number);
+    struct remote *remote = (struct remote *)ct_tunnel_find(&link->tunnel, m->number);
 
-    if (guest == NULL || guest->stream.heard_close || !ct_tunnel_came(&guest->stream, m->data.size))
+    if (remote == NULL || remote->stream.close_received ||
+        !ct_tunnel_came(&remote->stream, m->data.size))
         return false;
-    if (guest->client == NULL)
+    if (remote->client == NULL)
         return true;
-    ct_tcpstore_input(guest->client, now_ms(link->hub), m->data.data, m->data.size);
-    if (!ct_tcpstore_is_full(guest->client))
-        ct_tunnel_take(link->conn, &guest->stream, guest->stream.inside - guest->stream.taken);
+    ct_tcpstore_input(remote->client, now_ms(link->hub), m->data.data, m->data.size);
+    if (!ct_tcpstore_is_full(remote->client))
+        ct_tunnel_consume(link->conn, &remote->stream,
+                          remote->stream.inside - remote->stream.consumed);
     return true;
 }
 
-static bool on_taken(struct link *link, const struct ct_msg_tunnel_taken *m)
+static bool on_ack(struct link *link, const struct ct_msg_tunnel_ack *m)
 {
-    struct guest *guest = (struct guest *)ct_tunnel_find(&link->tunnel, m->number);
+    struct remote *remote = (struct remote *)ct_tunnel_find(&link->tunnel, m->number);
 
-    if (guest == NULL || !ct_tunnel_was_taken(&guest->stream, m->bytes))
+    if (remote == NULL || !ct_tunnel_acked(&remote->stream, m->bytes))
         return false;
-    if (guest->client != NULL && ct_tcpstore_broken(guest->client) == NULL)
-        on_flush(&guest->sink);
+    if (remote->client != NULL && ct_tcpstore_broken(remote->client) == NULL)
+        on_flush(&remote->sink);
     return true;
 }
 
 static bool on_close_stream(struct link *link, const struct ct_msg_tunnel_close *m)
 {
-    struct guest *guest = (struct guest *)ct_tunnel_find(&link->tunnel, m->number);
+    struct remote *remote = (struct remote *)ct_tunnel_find(&link->tunnel, m->number);
     struct ct_error why = {0};
 
-    if (guest == NULL || guest->stream.heard_close)
+    if (remote == NULL || remote->stream.close_received)
         return false;
-    guest->stream.heard_close = true;
+    remote->stream.close_received = true;
     if (m->text[0] != '\0')
         ct_error_set(&why, CT_ECLOSED, "%s", m->text);
-    leave(guest, why.code != 0 ? &why : NULL);
-    ct_tunnel_close(link->conn, &guest->stream, NULL);
-    free_closed(guest);
+    leave(remote, why.code != 0 ? &why : NULL);
+    ct_tunnel_close(link->conn, &remote->stream, NULL);
+    free_closed(remote);
     return true;
 }
 
-static bool take(struct link *link, const struct ct_message *message)
+static bool on_link_message(struct link *link, const struct ct_message *message)
 {
     if (message->type == CT_MSG_TUNNEL_HELLO)
         return on_hello(link, &message->tunnel_hello);
@@ -304,8 +306,8 @@ static bool take(struct link *link, const struct ct_message *message)
         return on_open_stream(link, message->tunnel_open.number, link->conn);
     case CT_MSG_TUNNEL_DATA:
         return on_data(link, &message->tunnel_data);
-    case CT_MSG_TUNNEL_TAKEN:
-        return on_taken(link, &message->tunnel_taken);
+    case CT_MSG_TUNNEL_ACK:
+        return on_ack(link, &message->tunnel_ack);
     case CT_MSG_TUNNEL_CLOSE:
         return on_close_stream(link, &message->tunnel_close);
     default:
@@ -318,12 +320,12 @@ static bool take(struct link *link, const struct ct_message *message)
 static void leave_all(struct link *link, const struct ct_error *why)
 {
     for (uint32_t i = 0; i < link->tunnel.room; i++) {
-        struct guest *guest = (struct guest *)link->tunnel.streams[i];
-        if (guest == NULL)
+        struct remote *remote = (struct remote *)link->tunnel.streams[i];
+        if (remote == NULL)
             continue;
-        leave(guest, why);
-        ct_tunnel_remove(&link->tunnel, &guest->stream);
-        free(guest);
+        leave(remote, why);
+        ct_tunnel_remove(&link->tunnel, &remote->stream);
+        free(remote);
     }
 }
 
@@ -415,7 +417,7 @@ static void on_message(struct ct_conn *conn, const struct ct_message *message)
 
     if (link == NULL || hub->stopped)
         return;
-    if (!take(link, message))
+    if (!on_link_message(link, message))
         ct_conn_close(conn, CT_EPROTOCOL, "a message that a relay does not send now");
     ct_tcpstore_server_serve(hub->options.server);
 }

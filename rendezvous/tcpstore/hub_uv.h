@@ -26,11 +26,11 @@ int ct_tcpstore_hub_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
                           const struct ct_tcpstore_hub_options *options,
                           struct ct_tcpstore_hub **ret_hub, struct ct_error *err);
 
-/* What it listens on, with the real port. */
+/* Return the address that it listens on, with the actual port. */
 const struct ct_endpoint *ct_tcpstore_hub_endpoint(const struct ct_tcpstore_hub *hub);
 
-/* End all tunnels; their clients leave (nothing is reported). Frees itself when the loop has run.
- * NULL is fine. */
+/* Close all tunnels without a report; their clients leave. Freed by a later iteration of the loop.
+ * NULL is ignored. */
 void ct_tcpstore_hub_stop(struct ct_tcpstore_hub *hub);
 
 #endif

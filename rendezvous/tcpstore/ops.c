@@ -62,8 +62,8 @@ static int put(const struct call *call, struct ct_tcpstore_key *key, struct ct_t
         key = ct_tcpstore_demand(keys, share_of(call), name, call->err);
     if (key == NULL)
         return call->err->code;
-    ct_tcpstore_tell(key, key->value != NULL ? CT_TCPSTORE_UPDATED : CT_TCPSTORE_CREATED,
-                     value_of(key), value);
+    ct_tcpstore_notify(key, key->value != NULL ? CT_TCPSTORE_UPDATED : CT_TCPSTORE_CREATED,
+                       value_of(key), value);
     int rc = ct_tcpstore_put(keys, share_of(call), key, value, call->err);
     if (rc != 0)
         ct_tcpstore_complete(keys, key);
@@ -114,7 +114,7 @@ static int add_to(const struct call *call, struct ct_tcpstore_bytes name, int64_
 
 static int do_validate(struct call *call)
 {
-    if (ct_tcpstore_take_u32(&call->body) == CT_TCPSTORE_MAGIC)
+    if (ct_tcpstore_read_u32(&call->body) == CT_TCPSTORE_MAGIC)
         return 0;
     return ct_error_set(call->err, CT_EPROTOCOL, "the handshake has the wrong magic");
 }
@@ -123,24 +123,24 @@ static int do_ping(struct call *call)
 {
     unsigned char bytes[4];
 
-    call->client->pid = ct_tcpstore_take_u32(&call->body);
+    call->client->pid = ct_tcpstore_read_u32(&call->body);
     ct_put_le32(bytes, call->client->pid);
     return ct_tcpstore_answer(call->client, bytes, sizeof bytes, call->err);
 }
 
 static int do_set(struct call *call)
 {
-    struct ct_tcpstore_bytes name = ct_tcpstore_take_bytes(&call->body);
-    struct ct_tcpstore_bytes value = ct_tcpstore_take_bytes(&call->body);
+    struct ct_tcpstore_bytes name = ct_tcpstore_read_bytes(&call->body);
+    struct ct_tcpstore_bytes value = ct_tcpstore_read_bytes(&call->body);
 
     return put(call, NULL, name, value);
 }
 
 static int do_compare_set(struct call *call)
 {
-    struct ct_tcpstore_bytes name = ct_tcpstore_take_bytes(&call->body);
-    struct ct_tcpstore_bytes expected = ct_tcpstore_take_bytes(&call->body);
-    struct ct_tcpstore_bytes desired = ct_tcpstore_take_bytes(&call->body);
+    struct ct_tcpstore_bytes name = ct_tcpstore_read_bytes(&call->body);
+    struct ct_tcpstore_bytes expected = ct_tcpstore_read_bytes(&call->body);
+    struct ct_tcpstore_bytes desired = ct_tcpstore_read_bytes(&call->body);
     struct ct_tcpstore_key *key = ct_tcpstore_find(&call->store->keys, name);
     struct ct_tcpstore_bytes now = value_of(key);
     bool here = key != NULL && key->value != NULL;
@@ -158,16 +158,16 @@ static int do_compare_set(struct call *call)
 static int do_get(struct call *call)
 {
     const struct ct_tcpstore_key *key =
-        ct_tcpstore_find(&call->store->keys, ct_tcpstore_take_bytes(&call->body));
+        ct_tcpstore_find(&call->store->keys, ct_tcpstore_read_bytes(&call->body));
 
     return answer_bytes(call, value_of(key));
 }
 
 static int do_add(struct call *call)
 {
-    struct ct_tcpstore_bytes name = ct_tcpstore_take_bytes(&call->body);
+    struct ct_tcpstore_bytes name = ct_tcpstore_read_bytes(&call->body);
     int64_t sum;
-    int rc = add_to(call, name, (int64_t)ct_tcpstore_take_u64(&call->body), &sum);
+    int rc = add_to(call, name, (int64_t)ct_tcpstore_read_u64(&call->body), &sum);
 
     return rc == 0 ? answer_number(call, sum) : rc;
 }
@@ -175,12 +175,12 @@ static int do_add(struct call *call)
 /* How many of the keys in the body are absent. */
 static size_t count_absent(const struct call *call, const unsigned char *body)
 {
-    uint64_t count = ct_tcpstore_take_u64(&body);
+    uint64_t count = ct_tcpstore_read_u64(&body);
     size_t absent = 0;
 
     for (; count > 0; count--)
         absent += !ct_tcpstore_present(
-            ct_tcpstore_find(&call->store->keys, ct_tcpstore_take_bytes(&body)));
+            ct_tcpstore_find(&call->store->keys, ct_tcpstore_read_bytes(&body)));
     return absent;
 }
 
@@ -194,14 +194,14 @@ static int do_check(struct call *call)
 static int do_wait(struct call *call)
 {
     size_t absent = count_absent(call, call->body);
-    uint64_t count = ct_tcpstore_take_u64(&call->body);
+    uint64_t count = ct_tcpstore_read_u64(&call->body);
 
     if (absent == 0)
         return answer_byte(call, CT_TCPSTORE_STOP_WAITING);
     int rc = ct_tcpstore_begin_wait(call->client, absent, call->now_ms, call->err);
     for (; rc == 0 && count > 0; count--) {
         struct ct_tcpstore_key *key = ct_tcpstore_demand(
-            &call->store->keys, share_of(call), ct_tcpstore_take_bytes(&call->body), call->err);
+            &call->store->keys, share_of(call), ct_tcpstore_read_bytes(&call->body), call->err);
         if (key == NULL)
             rc = call->err->code;
         else if (!ct_tcpstore_present(key))
@@ -217,8 +217,8 @@ static int do_cancel_wait(struct call *call)
 
 static int do_barrier(struct call *call)
 {
-    struct ct_tcpstore_bytes name = ct_tcpstore_take_bytes(&call->body);
-    int64_t world = (int64_t)ct_tcpstore_take_u64(&call->body);
+    struct ct_tcpstore_bytes name = ct_tcpstore_read_bytes(&call->body);
+    int64_t world = (int64_t)ct_tcpstore_read_u64(&call->body);
     struct ct_tcpstore_key *key = ct_tcpstore_find(&call->store->keys, name);
     char text[32];
     int64_t count = 0;
@@ -255,12 +255,12 @@ static int do_getnumkeys(struct call *call)
 static int do_delete_key(struct call *call)
 {
     struct ct_tcpstore_keys *keys = &call->store->keys;
-    struct ct_tcpstore_key *key = ct_tcpstore_find(keys, ct_tcpstore_take_bytes(&call->body));
+    struct ct_tcpstore_key *key = ct_tcpstore_find(keys, ct_tcpstore_read_bytes(&call->body));
     bool here = key != NULL && key->value != NULL;
 
     if (here) {
-        ct_tcpstore_tell(key, CT_TCPSTORE_DELETED, value_of(key),
-                         (struct ct_tcpstore_bytes){NULL, 0});
+        ct_tcpstore_notify(key, CT_TCPSTORE_DELETED, value_of(key),
+                           (struct ct_tcpstore_bytes){NULL, 0});
         ct_tcpstore_clear(keys, key);
         ct_tcpstore_complete(keys, key);
     }
@@ -270,8 +270,8 @@ static int do_delete_key(struct call *call)
 static int do_append(struct call *call)
 {
     struct ct_tcpstore_keys *keys = &call->store->keys;
-    struct ct_tcpstore_bytes name = ct_tcpstore_take_bytes(&call->body);
-    struct ct_tcpstore_bytes more = ct_tcpstore_take_bytes(&call->body);
+    struct ct_tcpstore_bytes name = ct_tcpstore_read_bytes(&call->body);
+    struct ct_tcpstore_bytes more = ct_tcpstore_read_bytes(&call->body);
     struct ct_tcpstore_key *key = ct_tcpstore_demand(keys, share_of(call), name, call->err);
 
     if (key == NULL)
@@ -283,8 +283,8 @@ static int do_append(struct call *call)
         ct_tcpstore_complete(keys, key);
         return rc;
     }
-    ct_tcpstore_tell(key, here ? CT_TCPSTORE_UPDATED : CT_TCPSTORE_CREATED,
-                     (struct ct_tcpstore_bytes){key->value, before}, value_of(key));
+    ct_tcpstore_notify(key, here ? CT_TCPSTORE_UPDATED : CT_TCPSTORE_CREATED,
+                       (struct ct_tcpstore_bytes){key->value, before}, value_of(key));
     ct_tcpstore_wake_all(key);
     return 0;
 }
@@ -292,22 +292,22 @@ static int do_append(struct call *call)
 static int do_multi_get(struct call *call)
 {
     struct ct_tcpstore_keys *keys = &call->store->keys;
-    uint64_t count = ct_tcpstore_take_u64(&call->body);
+    uint64_t count = ct_tcpstore_read_u64(&call->body);
     const unsigned char *body = call->body;
     size_t size = 0;
 
     for (uint64_t i = 0; i < count; i++)
-        size += 8 + value_of(ct_tcpstore_find(keys, ct_tcpstore_take_bytes(&body))).size;
+        size += 8 + value_of(ct_tcpstore_find(keys, ct_tcpstore_read_bytes(&body))).size;
     int rc = ct_tcpstore_make_room(call->client, size, call->err);
     for (; rc == 0 && count > 0; count--)
         rc = answer_bytes(call,
-                          value_of(ct_tcpstore_find(keys, ct_tcpstore_take_bytes(&call->body))));
+                          value_of(ct_tcpstore_find(keys, ct_tcpstore_read_bytes(&call->body))));
     return rc;
 }
 
 static int do_multi_set(struct call *call)
 {
-    uint64_t count = ct_tcpstore_take_u64(&call->body);
+    uint64_t count = ct_tcpstore_read_u64(&call->body);
     int rc = 0;
 
     for (; rc == 0 && count > 0; count--)
@@ -318,12 +318,12 @@ static int do_multi_set(struct call *call)
 static int do_queue_push(struct call *call)
 {
     struct ct_tcpstore_keys *keys = &call->store->keys;
-    struct ct_tcpstore_bytes name = ct_tcpstore_take_bytes(&call->body);
+    struct ct_tcpstore_bytes name = ct_tcpstore_read_bytes(&call->body);
     struct ct_tcpstore_key *key = ct_tcpstore_demand(keys, share_of(call), name, call->err);
 
     if (key == NULL)
         return call->err->code;
-    int rc = ct_tcpstore_push(share_of(call), key, ct_tcpstore_take_bytes(&call->body), call->err);
+    int rc = ct_tcpstore_push(share_of(call), key, ct_tcpstore_read_bytes(&call->body), call->err);
     if (rc != 0)
         ct_tcpstore_complete(keys, key);
     else
@@ -334,7 +334,7 @@ static int do_queue_push(struct call *call)
 static int do_queue_pop(struct call *call)
 {
     struct ct_tcpstore_keys *keys = &call->store->keys;
-    struct ct_tcpstore_key *key = ct_tcpstore_find(keys, ct_tcpstore_take_bytes(&call->body));
+    struct ct_tcpstore_key *key = ct_tcpstore_find(keys, ct_tcpstore_read_bytes(&call->body));
 
     if (key == NULL || key->queued == 0)
         return answer_number(call, 0);
@@ -350,7 +350,7 @@ static int do_queue_pop(struct call *call)
 static int do_queue_len(struct call *call)
 {
     const struct ct_tcpstore_key *key =
-        ct_tcpstore_find(&call->store->keys, ct_tcpstore_take_bytes(&call->body));
+        ct_tcpstore_find(&call->store->keys, ct_tcpstore_read_bytes(&call->body));
 
     return answer_number(call, key != NULL ? key->queued : 0);
 }
@@ -377,7 +377,7 @@ static int do_list_keys(struct call *call)
 static int do_watch_key(struct call *call)
 {
     struct ct_tcpstore *store = call->store;
-    struct ct_tcpstore_bytes name = ct_tcpstore_take_bytes(&call->body);
+    struct ct_tcpstore_bytes name = ct_tcpstore_read_bytes(&call->body);
     struct ct_tcpstore_tie *tie;
     int rc = ct_tcpstore_charge(share_of(call), sizeof(*tie), call->err);
 

@@ -112,7 +112,7 @@ void ct_line_end(struct ct_line *line, const struct ct_error *why)
     if (!line->opened)
         return;
     ct_tunnel_close(ct_relay_way(line->relay), &line->stream, why);
-    if (line->stream.heard_close)
+    if (line->stream.close_received)
         ct_line_forget(line);
 }
 
@@ -140,7 +140,7 @@ static void on_written(uv_write_t *request, int status)
         end_with_status(line, status);
         return;
     }
-    ct_tunnel_take(ct_relay_way(line->relay), &line->stream, line->flying.size);
+    ct_tunnel_consume(ct_relay_way(line->relay), &line->stream, line->flying.size);
     ct_buf_clear(&line->flying);
     if (line->out.size == 0) {
         ct_buf_deinit(&line->flying);
@@ -193,7 +193,7 @@ void ct_line_write(struct ct_line *line, const unsigned char *data, size_t size)
             return;
         }
         sent = CT_MAX(sent, 0);
-        ct_tunnel_take(ct_relay_way(line->relay), &line->stream, (size_t)sent);
+        ct_tunnel_consume(ct_relay_way(line->relay), &line->stream, (size_t)sent);
     }
     if ((size_t)sent == size)
         return;

@@ -56,7 +56,7 @@ static inline struct ct_conn *ct_relay_way(const struct ct_tcpstore_relay *relay
     return relay->conn_open ? relay->conn : NULL;
 }
 
-/* Once it is stopped and no handle of it is left. */
+/* Free, once it is stopped and all its handles are closed. */
 void ct_relay_free(struct ct_tcpstore_relay *relay);
 
 /* Take the connection that libuv holds, if it may come now. */
@@ -64,25 +64,25 @@ void ct_relay_admit(struct ct_tcpstore_relay *relay);
 
 /* ---- relay_line_uv.c ---- */
 
-/* Count what is kept for this client now. */
+/* Charge the bytes that are kept for this client now. */
 void ct_line_charge(struct ct_line *line);
 
 /* Close its socket. */
 void ct_line_close(struct ct_line *line);
 
-/* The hub forgets its number, or is gone. */
+/* Forget a line whose number the hub has released, or whose hub is gone. */
 void ct_line_forget(struct ct_line *line);
 
-/* The client ended its connection (NULL), or it broke. */
+/* Handle the end of the client's connection: in order (NULL), or broken. */
 void ct_line_end(struct ct_line *line, const struct ct_error *why);
 
-/* To the client: at once, or when it takes more. */
+/* Write to the client: at once, or when it reads again. */
 void ct_line_write(struct ct_line *line, const unsigned char *data, size_t size);
 
-/* From the client: read as long as there is a hub, and room on the way to it. */
+/* Read from the client while the hub is connected and the tunnel has room. */
 void ct_line_read(struct ct_line *line);
 
-/* Read from all of them again, if there is room since the last time. */
+/* Resume reading from all clients, if the tunnel has room again. */
 void ct_lines_wake(struct ct_tcpstore_relay *relay);
 
 #endif

@@ -103,18 +103,18 @@ static bool welcome(struct ct_tcpstore_relay *relay, const struct ct_msg_tunnel_
 }
 
 /* What the hub says of a stream; false: it must not be said. */
-static bool take(struct ct_tcpstore_relay *relay, const struct ct_message *message)
+static bool on_link_message(struct ct_tcpstore_relay *relay, const struct ct_message *message)
 {
     if (message->type == CT_MSG_TUNNEL_WELCOME)
         return welcome(relay, &message->tunnel_welcome);
     if (!relay->conn_open)
         return false;
-    uint32_t number = message->type == CT_MSG_TUNNEL_DATA    ? message->tunnel_data.number
-                      : message->type == CT_MSG_TUNNEL_TAKEN ? message->tunnel_taken.number
-                                                             : message->tunnel_close.number;
+    uint32_t number = message->type == CT_MSG_TUNNEL_DATA  ? message->tunnel_data.number
+                      : message->type == CT_MSG_TUNNEL_ACK ? message->tunnel_ack.number
+                                                           : message->tunnel_close.number;
     struct ct_line *line = (struct ct_line *)ct_tunnel_find(&relay->tunnel, number);
 
-    if (line == NULL || line->stream.heard_close)
+    if (line == NULL || line->stream.close_received)
         return false;
     if (message->type == CT_MSG_TUNNEL_DATA) {
         const struct ct_bytes *data = &message->tunnel_data.data;
@@ -122,14 +122,14 @@ static bool take(struct ct_tcpstore_relay *relay, const struct ct_message *messa
             return false;
         if (!line->closed)
             ct_line_write(line, data->data, data->size);
-    } else if (message->type == CT_MSG_TUNNEL_TAKEN) {
-        if (!ct_tunnel_was_taken(&line->stream, message->tunnel_taken.bytes))
+    } else if (message->type == CT_MSG_TUNNEL_ACK) {
+        if (!ct_tunnel_acked(&line->stream, message->tunnel_ack.bytes))
             return false;
         ct_line_charge(line);
         if (!line->closed)
             ct_line_read(line);
     } else {
-        line->stream.heard_close = true;
+        line->stream.close_received = true;
         ct_line_end(line, NULL);
     }
     return true;
@@ -141,7 +141,7 @@ static void on_message(struct ct_conn *conn, const struct ct_message *message)
 
     if (relay == NULL)
         return;
-    if (!take(relay, message))
+    if (!on_link_message(relay, message))
         ct_conn_close(conn, CT_EPROTOCOL, "a message that a hub does not send now");
     ct_lines_wake(relay);
 }

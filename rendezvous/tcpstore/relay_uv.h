@@ -44,10 +44,11 @@ struct ct_tcpstore_relay_options {
 int ct_tcpstore_relay_start(uv_loop_t *loop, const struct ct_tcpstore_relay_options *options,
                             struct ct_tcpstore_relay **ret_relay, struct ct_error *err);
 
-/* What it listens on, with the real port. */
+/* Return the address that it listens on, with the actual port. */
 const struct ct_endpoint *ct_tcpstore_relay_endpoint(const struct ct_tcpstore_relay *relay);
 
-/* Close everything; nothing is reported. Frees itself when the loop has run. NULL is fine. */
+/* Close all connections without a report. Freed by a later iteration of the loop. NULL is
+ * ignored. */
 void ct_tcpstore_relay_stop(struct ct_tcpstore_relay *relay);
 
 #endif

@@ -81,39 +81,37 @@ enum ct_tcpstore_event {
     CT_TCPSTORE_REGISTERED = 3,
 };
 
-/* Room for an answer of `size` bytes, charged at once; then bytes, and bytes behind their length.
- * 0, CT_ELIMIT or CT_ENOMEM. */
+/* Reserve room for an answer of `size` bytes, charged at once; append bytes, or bytes after their
+ * length. 0, CT_ELIMIT or CT_ENOMEM. */
 int ct_tcpstore_make_room(struct ct_tcpstore_client *client, size_t size, struct ct_error *err);
 int ct_tcpstore_answer(struct ct_tcpstore_client *client, const void *data, size_t size,
                        struct ct_error *err);
 int ct_tcpstore_answer_bytes(struct ct_tcpstore_client *client, struct ct_tcpstore_bytes value,
                              struct ct_error *err);
 
-/* The client, which waits for nothing, waits for `count` keys; then each of them. 0, CT_ELIMIT or
- * CT_ENOMEM. */
+/* Begin a wait of an idle client for `count` keys, then add each key. 0, CT_ELIMIT or CT_ENOMEM. */
 int ct_tcpstore_begin_wait(struct ct_tcpstore_client *client, size_t count, uint64_t now_ms,
                            struct ct_error *err);
 void ct_tcpstore_add_wait(struct ct_tcpstore_client *client, struct ct_tcpstore_key *key);
 
-/* What is waited for at `key` came, for all who wait; for one of them: the oldest whose last key it
- * is. */
+/* Wake all waiters of `key`; wake one: the oldest whose last missing key it is. */
 void ct_tcpstore_wake_all(struct ct_tcpstore_key *key);
 void ct_tcpstore_wake_one(struct ct_tcpstore_key *key);
 
-/* Tell those who watch `key`. Frees no entry. */
-void ct_tcpstore_tell(const struct ct_tcpstore_key *key, enum ct_tcpstore_event event,
-                      struct ct_tcpstore_bytes old, struct ct_tcpstore_bytes new);
+/* Notify the clients that watch `key`. Frees no entry. */
+void ct_tcpstore_notify(const struct ct_tcpstore_key *key, enum ct_tcpstore_event event,
+                        struct ct_tcpstore_bytes old, struct ct_tcpstore_bytes new);
 
-/* Forget what the client waits for; what it watches. */
+/* Cancel the client's waits; cancel its watches. */
 void ct_tcpstore_give_up(struct ct_tcpstore_client *client);
 void ct_tcpstore_unwatch(struct ct_tcpstore_client *client);
 
 /* ---- tcpstore.c ---- */
 
-/* It has something to send. */
+/* Mark a client that has output. */
 void ct_tcpstore_make_ready(struct ct_tcpstore_client *client);
 
-/* Its connection must end; its waits are forgotten. */
+/* Break a client: its connection must end; its waits are cancelled. */
 void ct_tcpstore_break(struct ct_tcpstore_client *client, const struct ct_error *why);
 
 #endif

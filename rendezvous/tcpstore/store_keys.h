@@ -25,7 +25,7 @@ struct ct_tcpstore_budget {
     size_t used, limit; /* bytes */
 };
 
-/* What one host holds of it. */
+/* One host's share of the budget. */
 struct ct_tcpstore_share {
     struct ct_tcpstore_budget *budget;
     const char *host;
@@ -76,12 +76,12 @@ struct ct_tcpstore_keys {
     unsigned char hash_key[CT_SIPHASH_KEY];
 };
 
-/* 0 or CT_ENOMEM. */
+/* Initialise. 0 or CT_ENOMEM. */
 int ct_tcpstore_keys_init(struct ct_tcpstore_keys *keys, const struct ct_tcpstore_limits *limits);
 void ct_tcpstore_keys_deinit(struct ct_tcpstore_keys *keys);
 
-/* 0, or CT_ELIMIT with a sentence: `size` more bytes are too many for the store, or for one host.
- */
+/* Check room for `size` more bytes. 0, or CT_ELIMIT with the sentence: too many for the store, or
+ * for one host. */
 int ct_tcpstore_check_room(const struct ct_tcpstore_share *share, size_t size,
                            struct ct_error *err);
 
@@ -91,17 +91,17 @@ int ct_tcpstore_charge(struct ct_tcpstore_share *share, size_t size, struct ct_e
 void ct_tcpstore_book(struct ct_tcpstore_share *share, size_t size);
 void ct_tcpstore_refund(struct ct_tcpstore_share *share, size_t size);
 
-/* The entry of `name`, or NULL. */
+/* Return the entry of `name`, or NULL. */
 struct ct_tcpstore_key *ct_tcpstore_find(const struct ct_tcpstore_keys *keys,
                                          struct ct_tcpstore_bytes name);
 
-/* The same, made when there is none, at the cost of `share`; NULL above a limit or without memory
- * (err says which). */
+/* Find the key or create it, charged to `share`; NULL above a limit or without memory, with the
+ * sentence. */
 struct ct_tcpstore_key *ct_tcpstore_demand(struct ct_tcpstore_keys *keys,
                                            struct ct_tcpstore_share *share,
                                            struct ct_tcpstore_bytes name, struct ct_error *err);
 
-/* Free an entry that nothing needs any more. */
+/* Free an entry that is not needed any more. */
 void ct_tcpstore_complete(struct ct_tcpstore_keys *keys, struct ct_tcpstore_key *key);
 
 static inline bool ct_tcpstore_present(const struct ct_tcpstore_key *key)

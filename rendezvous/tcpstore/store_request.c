@@ -223,7 +223,7 @@ int ct_tcpstore_reader_next(struct ct_tcpstore_reader *reader,
 
 /* ---- fields of a whole request ---- */
 
-uint32_t ct_tcpstore_take_u32(const unsigned char **body)
+uint32_t ct_tcpstore_read_u32(const unsigned char **body)
 {
     uint32_t value = ct_get_le32(*body);
 
@@ -231,7 +231,7 @@ uint32_t ct_tcpstore_take_u32(const unsigned char **body)
     return value;
 }
 
-uint64_t ct_tcpstore_take_u64(const unsigned char **body)
+uint64_t ct_tcpstore_read_u64(const unsigned char **body)
 {
     uint64_t value = ct_get_le64(*body);
 
@@ -239,9 +239,9 @@ uint64_t ct_tcpstore_take_u64(const unsigned char **body)
     return value;
 }
 
-struct ct_tcpstore_bytes ct_tcpstore_take_bytes(const unsigned char **body)
+struct ct_tcpstore_bytes ct_tcpstore_read_bytes(const unsigned char **body)
 {
-    struct ct_tcpstore_bytes bytes = {.size = (size_t)ct_tcpstore_take_u64(body)};
+    struct ct_tcpstore_bytes bytes = {.size = (size_t)ct_tcpstore_read_u64(body)};
 
     bytes.data = *body;
     *body += bytes.size;

@@ -46,7 +46,7 @@ struct ct_tcpstore_bytes {
     size_t size;
 };
 
-/* A whole request: its fields lie at `body`, checked; read them with ct_tcpstore_take_... in the
+/* A whole request: its fields lie at `body`, checked; read them with ct_tcpstore_read_... in the
  * order of op.def. */
 struct ct_tcpstore_request {
     enum ct_tcpstore_op op;
@@ -67,33 +67,34 @@ struct ct_tcpstore_reader {
     int failed;         /* the error that ended the stream; every later call repeats it */
 };
 
-/* Zero-initialised is a fresh reader. */
+/* Free; a zeroed struct is a new reader. */
 void ct_tcpstore_reader_deinit(struct ct_tcpstore_reader *reader);
 
-/* More bytes. They are borrowed until ct_tcpstore_reader_hold, and every request that
- * ct_tcpstore_reader_next gave is over. 0 or CT_ENOMEM. */
+/* Push more bytes, borrowed until ct_tcpstore_reader_hold; earlier requests of
+ * ct_tcpstore_reader_next become invalid. 0 or CT_ENOMEM. */
 int ct_tcpstore_reader_push(struct ct_tcpstore_reader *reader, const void *data, size_t size);
 
-/* 1 and a request (a view until the next push or hold); 0 when more bytes are needed; CT_EPROTOCOL
- * or CT_ELIMIT for what must not be: the stream is lost. */
+/* Parse the next request. 1 with a view that lives until the next push or hold; 0 when more bytes
+ * are needed; CT_EPROTOCOL or CT_ELIMIT: the stream is broken. */
 int ct_tcpstore_reader_next(struct ct_tcpstore_reader *reader,
                             struct ct_tcpstore_request *ret_request, struct ct_error *err);
 
-/* Keep what was not given out; the borrowed bytes may go. 0 or CT_ENOMEM. */
+/* Copy the bytes that were not parsed yet, so that the borrowed ones may be freed. 0 or
+ * CT_ENOMEM. */
 int ct_tcpstore_reader_hold(struct ct_tcpstore_reader *reader);
 
-/* Bytes that were pushed and not given out as a request. */
+/* Return the number of bytes that were pushed and not returned as a request yet. */
 size_t ct_tcpstore_reader_inside(const struct ct_tcpstore_reader *reader);
 
-/* The next field of a body; *body moves behind it. A count is a number, its elements are bytes. */
-uint32_t ct_tcpstore_take_u32(const unsigned char **body);
-uint64_t ct_tcpstore_take_u64(const unsigned char **body);
-struct ct_tcpstore_bytes ct_tcpstore_take_bytes(const unsigned char **body);
+/* Read the next field of a body and advance *body. A count is a number, its elements are bytes. */
+uint32_t ct_tcpstore_read_u32(const unsigned char **body);
+uint64_t ct_tcpstore_read_u64(const unsigned char **body);
+struct ct_tcpstore_bytes ct_tcpstore_read_bytes(const unsigned char **body);
 
-/* "COMPARE_SET"; never NULL. */
+/* Return the name of an op, "COMPARE_SET"; never NULL. */
 const char *ct_tcpstore_op_name(enum ct_tcpstore_op op);
 
-/* The byte that stands for `op` in `dialect`, or -1 when it has none there. */
+/* Return the byte of `op` in `dialect`, -1 if none. */
 int ct_tcpstore_op_code(enum ct_tcpstore_op op, enum ct_tcpstore_dialect dialect);
 
 #endif

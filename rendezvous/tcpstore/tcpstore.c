@@ -178,7 +178,7 @@ static void drop_ready(struct ct_tcpstore_client *client)
         client->store->ready_end = before;
 }
 
-static void settle_debt(struct ct_tcpstore_client *client)
+static void clear_debt(struct ct_tcpstore_client *client)
 {
     struct ct_tcpstore_debtors *list = client->debt;
 
@@ -199,7 +199,7 @@ static void settle_debt(struct ct_tcpstore_client *client)
 static void owe(struct ct_tcpstore_client *client, struct ct_tcpstore_debtors *list,
                 uint64_t now_ms)
 {
-    settle_debt(client);
+    clear_debt(client);
     client->debt = list;
     client->since_ms = now_ms;
     client->next_debtor = NULL;
@@ -219,7 +219,7 @@ void ct_tcpstore_break(struct ct_tcpstore_client *client, const struct ct_error 
     if (client->broken.code != 0)
         return;
     client->broken = *why;
-    settle_debt(client);
+    clear_debt(client);
     ct_tcpstore_give_up(client);
     ct_tcpstore_make_ready(client);
 }
@@ -238,7 +238,7 @@ static void push_out(struct ct_tcpstore_client *client, const char *reason)
     if (client->reader.size == 0 && peer->seconds < peer->old) {
         peer->seconds++;
         client->is_second = true;
-        settle_debt(client);
+        clear_debt(client);
         return;
     }
     ct_error_set(&why, CT_ETIMEOUT, "%s", reason);
@@ -316,7 +316,7 @@ void ct_tcpstore_leave(struct ct_tcpstore_client *client)
 
     ct_tcpstore_give_up(client);
     ct_tcpstore_unwatch(client);
-    settle_debt(client);
+    clear_debt(client);
     drop_ready(client);
     if (client->prev != NULL)
         client->prev->next = client->next;
@@ -359,7 +359,7 @@ static int recharge(struct ct_tcpstore_client *client, struct ct_error *err)
 /* The first bytes told the dialect. */
 static void greet(struct ct_tcpstore_client *client)
 {
-    settle_debt(client);
+    clear_debt(client);
     client->peer->seconds -= client->is_second;
     client->is_second = false;
     client->peer->old += client->reader.dialect == CT_TCPSTORE_OLD;
@@ -400,7 +400,7 @@ static void run(struct ct_tcpstore_client *client, uint64_t now_ms)
     } else if (known == CT_TCPSTORE_UNKNOWN) {
         return; /* it goes on owing us its first bytes */
     } else if (ct_tcpstore_reader_inside(reader) == 0 || ct_tcpstore_is_full(client)) {
-        settle_debt(client);
+        clear_debt(client);
     } else if (served || client->debt == NULL) {
         owe(client, &client->store->partial, now_ms);
     }

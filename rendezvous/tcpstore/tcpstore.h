@@ -68,7 +68,7 @@ struct ct_tcpstore_limits {
 struct ct_tcpstore;
 struct ct_tcpstore_client;
 
-/* An empty store, or NULL without memory. All clients must have left before it is freed. */
+/* Create an empty store, or NULL without memory. All clients must have left before it is freed. */
 struct ct_tcpstore *ct_tcpstore_new(const struct ct_tcpstore_limits *limits);
 void ct_tcpstore_free(struct ct_tcpstore *store);
 
@@ -76,42 +76,44 @@ void ct_tcpstore_free(struct ct_tcpstore *store);
  * silent client may be broken to make room. */
 uint64_t ct_tcpstore_admit(struct ct_tcpstore *store, uint64_t now_ms);
 
-/* A new client from `host` (its address in digits); `user` is the caller's. NULL with a sentence:
+/* Add a client from `host` (its address in digits); `user` is the caller's. NULL with a sentence:
  * too many, or no memory. */
 struct ct_tcpstore_client *ct_tcpstore_join(struct ct_tcpstore *store, uint64_t now_ms,
                                             const char *host, void *user, struct ct_error *err);
 
-/* Remove a client and free it: its waits are forgotten, what it stored stays. */
+/* Remove and free a client: its waits are cancelled, its values stay. */
 void ct_tcpstore_leave(struct ct_tcpstore_client *client);
 
-/* Bytes came from the client. May make this and other clients ready. */
+/* Feed bytes of the client. May make this and other clients ready. */
 void ct_tcpstore_input(struct ct_tcpstore_client *client, uint64_t now_ms, const void *data,
                        size_t size);
 
-/* A client that has bytes to be sent or is broken, each told once; NULL: no more. */
+/* Return the next client that has output or is broken, each once; NULL if none is left. */
 struct ct_tcpstore_client *ct_tcpstore_next_ready(struct ct_tcpstore *store);
 
-/* What is to be sent; a view until the next call about the store. */
+/* Return the bytes to be sent; a view until the next call on the store. */
 struct ct_tcpstore_bytes ct_tcpstore_output(const struct ct_tcpstore_client *client);
 
-/* So much of it is on its way. A client whose answers piled up is served on. */
+/* Remove `size` sent bytes from the output. A client that was paused because of its unread answers
+ * is served again. */
 void ct_tcpstore_sent(struct ct_tcpstore_client *client, uint64_t now_ms, size_t size);
 
-/* So many bytes are kept for the client outside of the store: they count as its own. Breaks it when
- * they are too many. */
+/* Charge `size` bytes that are kept for the client outside of the store. Breaks it above its
+ * limit. */
 void ct_tcpstore_hold(struct ct_tcpstore_client *client, size_t size);
 
-/* Should its bytes be left in the socket until it has taken its answers? */
+/* Return whether its bytes should stay in the socket until it has read its answers. */
 bool ct_tcpstore_is_full(const struct ct_tcpstore_client *client);
 
 /* Return why the connection must be closed, or NULL. */
 const struct ct_error *ct_tcpstore_broken(const struct ct_tcpstore_client *client);
 
-/* Break the clients whose time is up; when that is due (UINT64_MAX: never). */
+/* Break the clients whose deadline has passed; return the next deadline in ms, UINT64_MAX if
+ * none. */
 void ct_tcpstore_tick(struct ct_tcpstore *store, uint64_t now_ms);
 uint64_t ct_tcpstore_deadline(const struct ct_tcpstore *store);
 
-/* What is known of a client. */
+/* The facts about a client. */
 struct ct_tcpstore_about {
     void *user;
     const char *host;
@@ -122,7 +124,7 @@ struct ct_tcpstore_about {
 };
 struct ct_tcpstore_about ct_tcpstore_about(const struct ct_tcpstore_client *client);
 
-/* Who waits, for people. */
+/* Options of ct_tcpstore_print_waits. */
 struct ct_tcpstore_waits {
     uint64_t now_ms;
     uint64_t at_least_ms; /* only those who wait so long */
@@ -132,8 +134,8 @@ struct ct_tcpstore_waits {
     void *context;
 };
 
-/* Append a line for each client that waits: who, how long, for what; at the end how many are left
- * out. Returns how many wait. */
+/* Append a line for each waiting client: name, duration and keys; at the end the number that was
+ * left out. Returns the number of waiting clients. */
 size_t ct_tcpstore_print_waits(const struct ct_tcpstore *store, const struct ct_tcpstore_waits *how,
                                struct ct_buf *to);
 

@@ -6,8 +6,8 @@
  * `members_follow` all connections wait in the kernel's backlog until ct_tcpstore_server_allow has
  * the members.
  *
- * A connection that ends is reported with the facts known of its client. A dead worker, however it
- * died, is seen here at once: its connections end. One thread: the loop's. */
+ * A connection that ends is reported with the facts known of its client. The death of a worker is
+ * noticed here at once: its connections end. One thread: the loop's. */
 #ifndef CT_RENDEZVOUS_TCPSTORE_TCPSTORE_UV_H
 #define CT_RENDEZVOUS_TCPSTORE_TCPSTORE_UV_H
 
@@ -25,15 +25,15 @@ struct ct_tcpstore_lost {
     bool is_client;   /* it spoke the protocol; false: it only connected */
     uint32_t pid;     /* of the client, in its own namespace; 0: it did not say */
     bool waited;      /* it was inside WAIT or BARRIER */
-    /* NULL: it ended the connection in good order. Otherwise the connection broke (a negative
-     * errno), or the server ended it for what the client did. */
+    /* NULL: the client closed the connection in order. Otherwise the connection broke (a negative
+     * errno), or the server closed it after a violation. */
     const struct ct_error *why;
 };
 
 /* A client without a socket (hub_uv.h) is served by this sink instead. It joins, feeds
  * and leaves through the core (`user` is the sink), and then calls ct_tcpstore_server_serve. */
 struct ct_tcpstore_sink {
-    /* The client has output: take what goes on its way now (ct_tcpstore_output, _sent). */
+    /* The client has output: send as much as fits now (ct_tcpstore_output, _sent). */
     void (*flush)(struct ct_tcpstore_sink *sink);
     /* The client is broken: it must leave. */
     void (*broke)(struct ct_tcpstore_sink *sink, const struct ct_error *why);
@@ -61,20 +61,20 @@ int ct_tcpstore_server_start(uv_loop_t *loop, const struct ct_endpoint *endpoint
 int ct_tcpstore_server_allow(struct ct_tcpstore_server *server, const char *const *hosts,
                              size_t count, struct ct_error *err);
 
-/* Tell all clients what there is for them; to be called after the core was fed by a sink. */
+/* Flush the output of all clients; call it after a sink has fed the core. */
 void ct_tcpstore_server_serve(struct ct_tcpstore_server *server);
 
-/* What it listens on, with the real port. */
+/* Return the address that it listens on, with the actual port. */
 const struct ct_endpoint *ct_tcpstore_server_endpoint(const struct ct_tcpstore_server *server);
 
-/* Its store, to look at, or to bring clients of one's own. */
+/* Return its store, to inspect it or to add clients through sinks. */
 struct ct_tcpstore *ct_tcpstore_server_store(const struct ct_tcpstore_server *server);
 
-/* Stop listening, close every connection (nothing is reported), forget the store. Clients of one's
- * own must have left. Frees itself when the loop has run. */
+/* Stop listening, close every connection without a report, free the store. Clients of sinks must
+ * have left. Freed by a later iteration of the loop. */
 void ct_tcpstore_server_stop(struct ct_tcpstore_server *server);
 
-/* At most so many clients, and no more than there may be descriptors. */
+/* Return the possible number of clients: at most `most`, and limited by the descriptors. */
 uint32_t ct_tcpstore_clients_possible(uint32_t most);
 
 #endif

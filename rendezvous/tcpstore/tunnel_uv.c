@@ -81,14 +81,14 @@ const struct ct_wire_tunnel_state *ct_tunnel_list(struct ct_tunnel *tunnel, stru
         struct ct_tunnel_stream *stream = tunnel->streams[i];
         if (stream == NULL)
             continue;
-        stream->inside -= stream->taken;
-        stream->taken = 0;
+        stream->inside -= stream->consumed;
+        stream->consumed = 0;
         stream->known = false;
         list[count++] = (struct ct_wire_tunnel_state){
             .number = stream->number,
             .came = stream->came,
-            .told = stream->came - stream->inside,
-            .closed = stream->heard_close,
+            .consumed = stream->came - stream->inside,
+            .closed = stream->close_received,
         };
     }
     return list;
@@ -126,10 +126,10 @@ bool ct_tunnel_resume(struct ct_tunnel_stream *stream, const struct ct_wire_tunn
 {
     uint64_t sent = stream->gone + stream->kept.size;
 
-    if (stream->known || state->told < stream->gone || state->told > state->came ||
+    if (stream->known || state->consumed < stream->gone || state->consumed > state->came ||
         state->came > sent)
         return false;
-    forget(stream, (uint32_t)(state->told - stream->gone));
+    forget(stream, (uint32_t)(state->consumed - stream->gone));
     stream->known = true;
     return true;
 }
@@ -168,7 +168,7 @@ void ct_tunnel_repeat(struct ct_conn *conn, const struct ct_tunnel_stream *strea
 
     if (there < stream->kept.size) /* else there may be no buffer to point into */
         send_data(conn, stream->number, stream->kept.data + there, stream->kept.size - there);
-    if (stream->said_close && !state->closed)
+    if (stream->close_sent && !state->closed)
         send_close(conn, stream->number, "");
 }
 
@@ -195,7 +195,7 @@ bool ct_tunnel_came(struct ct_tunnel_stream *stream, size_t size)
     return true;
 }
 
-bool ct_tunnel_was_taken(struct ct_tunnel_stream *stream, uint32_t bytes)
+bool ct_tunnel_acked(struct ct_tunnel_stream *stream, uint32_t bytes)
 {
     if (bytes > stream->kept.size)
         return false;
@@ -203,18 +203,18 @@ bool ct_tunnel_was_taken(struct ct_tunnel_stream *stream, uint32_t bytes)
     return true;
 }
 
-void ct_tunnel_take(struct ct_conn *conn, struct ct_tunnel_stream *stream, size_t size)
+void ct_tunnel_consume(struct ct_conn *conn, struct ct_tunnel_stream *stream, size_t size)
 {
-    stream->taken += (uint32_t)size;
-    CT_ASSERT(stream->taken <= stream->inside);
-    if (conn == NULL || stream->taken < CT_TUNNEL_SHARE || stream->said_close)
+    stream->consumed += (uint32_t)size;
+    CT_ASSERT(stream->consumed <= stream->inside);
+    if (conn == NULL || stream->consumed < CT_TUNNEL_SHARE || stream->close_sent)
         return;
     const struct ct_message message = {
-        .type = CT_MSG_TUNNEL_TAKEN,
-        .tunnel_taken = {.number = stream->number, .bytes = stream->taken},
+        .type = CT_MSG_TUNNEL_ACK,
+        .tunnel_ack = {.number = stream->number, .bytes = stream->consumed},
     };
-    stream->inside -= stream->taken;
-    stream->taken = 0;
+    stream->inside -= stream->consumed;
+    stream->consumed = 0;
     (void)ct_conn_send(conn, &message, NULL);
 }
 
@@ -223,10 +223,10 @@ void ct_tunnel_close(struct ct_conn *conn, struct ct_tunnel_stream *stream,
 {
     char text[400] = "";
 
-    if (stream->said_close)
+    if (stream->close_sent)
         return;
     if (why != NULL)
         (void)ct_str_copy(text, sizeof(text), why->text);
-    stream->said_close = true;
+    stream->close_sent = true;
     send_close(conn, stream->number, text);
 }

@@ -37,7 +37,7 @@ static void waits(uint64_t i)
 static void says_what(uint64_t i)
 {
     waits(i);
-    ct_worker_record_words(group, "all_reduce of 1000000 F32, SUM, INVARIANT");
+    ct_worker_record_text(group, "all_reduce of 1000000 F32, SUM, INVARIANT");
 }
 
 static const struct ct_flight_call call = {

@@ -16,7 +16,7 @@ const char *device_program(const char *name)
     const char *program = proc_program(path);
 
     if (access(program, X_OK) != 0)
-        cr_skip_test("skipped: GPUs that the host plays are not built here");
+        cr_skip_test("skipped: emulated GPUs are not built here");
     return program;
 }
 

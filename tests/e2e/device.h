@@ -1,5 +1,5 @@
-/* The real programs on GPUs that the host plays (tests/lib/hostcuda/runtime.h): in BUILD/tests/gpu
- * they stand beside a libctrun_cuda.so, a driver and an NCCL as on a machine that has them. */
+/* The real programs on emulated GPUs (tests/lib/hostcuda/runtime.h): BUILD/tests/gpu holds them
+ * beside a libctrun_cuda.so, a driver and an NCCL, as on a machine with GPUs. */
 #ifndef TESTS_DEVICE_H
 #define TESTS_DEVICE_H
 

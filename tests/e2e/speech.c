@@ -51,7 +51,7 @@ static bool is_among(const char *word, const char *const *list)
 static bool prints_document(const char *word)
 {
     static const char *const others[] = {
-#define CT_COMMAND(name, function, usage, brief, also, words) #name,
+#define CT_COMMAND(name, function, usage, brief, also, arguments) #name,
 #include "../../cmd/ctrun/commands.def"
         NULL};
     bool runs = strcmp(word, "run") == 0 || strcmp(word, "resume") == 0;
@@ -92,7 +92,7 @@ static int speech_of(const char *const argv[], bool *ret_daemon)
     return !*ret_daemon && prints_document(argv[at + 1]) ? MIXED : RECORDS;
 }
 
-static void begin(struct proc *proc, const char *const argv[], const char *words[3],
+static void begin(struct proc *proc, const char *const argv[], const char *arguments[3],
                   const char **variable)
 {
     bool daemon;
@@ -102,8 +102,8 @@ static void begin(struct proc *proc, const char *const argv[], const char *words
         return;
     *variable = "CTRUN_LOG_FORMAT=json";
     if (daemon && proc->speaks == RECORDS) {
-        words[0] = "--log_format";
-        words[1] = "json";
+        arguments[0] = "--log_format";
+        arguments[1] = "json";
     }
 }
 
@@ -260,7 +260,7 @@ static bool is_text_log(const char *line)
     return false;
 }
 
-static void take_line(struct proc *proc, const char *line, size_t size)
+static void parse_line(struct proc *proc, const char *line, size_t size)
 {
     json_t *record = line[0] == '{' ? json_loadb(line, size, JSON_REJECT_DUPLICATES, NULL) : NULL;
 
@@ -276,7 +276,7 @@ static void take_line(struct proc *proc, const char *line, size_t size)
     json_decref(record);
 }
 
-static void take(struct proc *proc, const char *data, size_t size)
+static void receive(struct proc *proc, const char *data, size_t size)
 {
     struct ct_buf *line = &proc->line;
     char *newline;
@@ -289,7 +289,7 @@ static void take(struct proc *proc, const char *data, size_t size)
     while (line->size > 0 && (newline = memchr(line->data, '\n', line->size)) != NULL) {
         size_t length = (size_t)(newline - line->data);
         *newline = '\0';
-        take_line(proc, line->data, length);
+        parse_line(proc, line->data, length);
         ct_buf_consume(line, length + 1);
     }
     if (size == 0 && line->size > 0) { /* who is killed may be amidst a record */
@@ -307,14 +307,14 @@ const char *speech_words(const char *text)
     if (!speech_is_json())
         return text;
     ct_buf_clear(&file.text);
-    take(&file, text, strlen(text));
-    take(&file, "", 0);
+    receive(&file, text, strlen(text));
+    receive(&file, "", 0);
     return ct_buf_str(&file.text);
 }
 
 __attribute__((constructor)) static void choose(void)
 {
-    static const struct proc_speech records = {begin, take};
+    static const struct proc_speech records = {begin, receive};
 
     if (speech_is_json())
         proc_speech = &records;

@@ -1,5 +1,5 @@
-/* train.device cuda with the real programs, on GPUs that the host plays (device.h): the CPU's
- * numbers in each layout, on backends nccl and staged. */
+/* train.device cuda with the real programs, on emulated GPUs (device.h): the CPU's numbers in each
+ * layout, on backends nccl and staged. */
 #include "device.h"
 #include "e2e.h"
 #include "equal.h"
@@ -31,7 +31,7 @@ NUMBERS(gpu_novel, false, the_novel_in_bf16_has_the_same_bits_in_every_layout)
 /* ---- NCCL ------------------------------------------------------------------------------------ */
 
 /* The program that asks a GPU's NCCL what is taken for granted of it (tests/bench/nccl.c) asks the
- * double: all of it holds there, but for what the double is told to fail at. */
+ * fake: all of it holds there, except for the faults that the fake is set to. */
 static void ask(const char *env, int holds, const char *says)
 {
     const char *const words[] = {env, NULL};

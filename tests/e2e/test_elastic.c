@@ -225,26 +225,25 @@ Test(elastic, a_spare_whose_worker_was_stopped_is_found_out_when_it_is_needed)
 
 /* ---- the daemon dies ------------------------------------------------------------------------ */
 
-enum phase { LAST_CALL, PREPARE, COMMIT, HEAL, RUNNING, PHASES };
+enum phase { LAST_CALL, PREPARE, COMMIT, RECOVER, RUNNING, PHASES };
 
 /* As GET /status words them. */
-static const char *const words_of[PHASES] = {
-    [LAST_CALL] = "starts in a moment", [PREPARE] = "prepares round",
-    [COMMIT] = "commits round",         [HEAL] = "heals round",
-    [RUNNING] = "runs round",
+static const char *const text_of[PHASES] = {
+    [LAST_CALL] = "starts in a moment", [PREPARE] = "prepares round", [COMMIT] = "commits round",
+    [RECOVER] = "recovers round",       [RUNNING] = "runs round",
 };
 
 /* When the daemon dies, seen from the moment when a worker is killed. */
 struct point {
-    int sync;        /* at that write of its journal: 1 reserves the round, 2 commits it; or 0 */
-    bool before;     /* the data are not on the disk yet */
-    bool when_heals; /* as soon as its status says so */
-    double after_ms; /* neither: by time */
+    int sync;           /* at that write of its journal: 1 reserves the round, 2 commits it; or 0 */
+    bool before;        /* the data are not on the disk yet */
+    bool when_recovers; /* as soon as its status says so */
+    double after_ms;    /* neither: by time */
 };
 
 static bool is_in(void *context)
 {
-    return strstr(drill_status(), words_of[*(const enum phase *)context]) != NULL;
+    return strstr(drill_status(), text_of[*(const enum phase *)context]) != NULL;
 }
 
 static enum phase phase_now(void)
@@ -252,7 +251,7 @@ static enum phase phase_now(void)
     const char *status = drill_status();
     enum phase phase = LAST_CALL;
 
-    while (phase + 1 < PHASES && strstr(status, words_of[phase]) == NULL)
+    while (phase + 1 < PHASES && strstr(status, text_of[phase]) == NULL)
         phase++;
     return phase;
 }
@@ -270,13 +269,13 @@ static void revive(struct proc *daemon, bool by_itself)
 static enum phase kill_both(const struct point *point, struct interpose_page *page,
                             struct proc *daemon, pid_t worker)
 {
-    enum phase phase = point->sync == 1 ? PREPARE : COMMIT, heals = HEAL;
+    enum phase phase = point->sync == 1 ? PREPARE : COMMIT, recovers = RECOVER;
 
     page->die_before = point->before;
     page->die_at = point->sync > 0 ? page->syncs + point->sync : 0;
     cr_assert_eq(kill(worker, SIGKILL), 0);
-    if (point->when_heals)
-        proc_until(is_in, &heals, 10, "the phase HEAL");
+    if (point->when_recovers)
+        proc_until(is_in, &recovers, 10, "the phase RECOVER");
     else if (point->sync == 0)
         drill_pass(point->after_ms * 1e-3);
     if (point->sync == 0)
@@ -291,7 +290,7 @@ static const struct point points[] = {
     {.sync = 1},
     {.sync = 2, .before = true},
     {.sync = 2},
-    {.when_heals = true},
+    {.when_recovers = true},
     {.after_ms = 0},
     {.after_ms = 2},
     {.after_ms = 8},
@@ -336,7 +335,7 @@ Test(elastic, a_daemon_that_dies_in_any_phase_costs_no_process_and_no_bit)
     fleet_expect_samples(&run);
     cr_assert(fleet_same_result(&run, &alone), "parameters or moments differ");
     drill_fact(18, "last call %d, prepare %d, commit %d, heal %d, running %d: the same bits",
-               died_in[LAST_CALL], died_in[PREPARE], died_in[COMMIT], died_in[HEAL],
+               died_in[LAST_CALL], died_in[PREPARE], died_in[COMMIT], died_in[RECOVER],
                died_in[RUNNING]);
     drill_figure(18, "four ranks have made 12 steps again after", longest, 5000, "ms");
 }

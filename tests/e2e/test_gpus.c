@@ -213,7 +213,7 @@ Test(gpus, what_the_user_says_to_cuda_and_nccl_reaches_the_workers)
 
 /* ---- how GPUs are --------------------------------------------------------------------------- */
 
-/* Words for the environment: NVML's double, beside this program, with these faults. */
+/* Words for the environment: the fake NVML, beside this program, with these faults. */
 static const char *const *with_nvml(const char *folder, const char *faults)
 {
     static char path[600], words[128];
@@ -344,8 +344,8 @@ Test(gpus, those_that_workers_do_not_see_are_not_spoken_of)
 
 /* ---- Xids ----------------------------------------------------------------------------------- */
 
-/* The driver that the double plays says what is written to the pipe "xids"; a writer waits until
- * somebody listens. In the round of restart N worker 1 fails once there is a file "failN". */
+/* The fake driver reports what is written to the pipe "xids"; a writer waits for a reader. In the
+ * round of restart N worker 1 fails once there is a file "failN". */
 static void start_with_xids(struct proc *run, const char *faults, const char *const more[])
 {
     const char *worker = e2e_script("worker", "#!/bin/sh\n"

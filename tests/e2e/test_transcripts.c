@@ -18,7 +18,7 @@ TestSuite(transcripts, .init = e2e_enter, .fini = e2e_leave, .timeout = 120);
 /* Publications come as often as there is time for. */
 static bool is_timely(const char *line)
 {
-    return !ct_starts_with(line, "publish") && !ct_starts_with(line, "tick: SAY_LINGERS");
+    return !ct_starts_with(line, "publish") && !ct_starts_with(line, "tick: REPORT_WAITS");
 }
 
 /* The agent's lines of what ctrun said, one after the other. */
@@ -167,22 +167,22 @@ Test(transcripts, a_node_that_is_told_to_leave_does_so_at_a_step_boundary)
 
     e2e_start(&leaves, DEBUG, "--rdzv_endpoint", endpoint, "--nnodes=1:2", "--nproc_per_node=1",
               "--log.dir=a", "--checkpoint.dir=kept", "--grow=100ms", "--grace=60s", config, NULL);
-    (void)proc_wait_text(&leaves, "SEND_HEALED", 60);
+    (void)proc_wait_text(&leaves, "SEND_RECOVERED", 60);
     e2e_start(&stays, DEBUG, "--rdzv_endpoint", endpoint, "--nnodes=1:2", "--nproc_per_node=1",
               "--log.dir=b", "--checkpoint.dir=kept", "--grow=100ms", "--grace=60s", config, NULL);
-    (void)proc_wait_text(&leaves, "healed 0 g2: SEND_HEALED", 60);
-    (void)proc_wait_text(&stays, "healed 0 g2: SEND_HEALED", 60);
+    (void)proc_wait_text(&leaves, "recovered 0 g2: SEND_RECOVERED", 60);
+    (void)proc_wait_text(&stays, "recovered 0 g2: SEND_RECOVERED", 60);
     cr_assert_eq(kill(leaves.pid, SIGTERM), 0);
     cr_assert_eq(proc_finish(&leaves, 60), 128 + SIGTERM);
-    (void)proc_wait_text(&stays, "healed 0 g3: SEND_HEALED", 60);
+    (void)proc_wait_text(&stays, "recovered 0 g3: SEND_RECOVERED", 60);
     cr_assert_eq(kill(stays.pid, SIGINT), 0);
     (void)proc_finish(&stays, 60);
     expect_part(&leaves, BEGINS "ready 0 g0\n"
-                                "healed 0 g1: SEND_HEALED\n"
+                                "recovered 0 g1: SEND_RECOVERED\n"
                                 "prepare g2 at a step boundary: SET_BOUNDARY g2\n"
                                 "ready 0 g1: OFFER, PROMISE g2 with step N\n"
                                 "round g2: BEGIN g2, 1 live on\n"
-                                "healed 0 g2: SEND_HEALED\n"
+                                "recovered 0 g2: SEND_RECOVERED\n"
                                 "signal 15: LEAVE\n"
                                 "prepare g3 at a step boundary: SET_BOUNDARY g3\n"
                                 "ready 0 g2: OFFER, PROMISE g3 with step N\n"
@@ -191,11 +191,11 @@ Test(transcripts, a_node_that_is_told_to_leave_does_so_at_a_step_boundary)
                         "prepare g2 at a step boundary: OFFER, PROMISE g2 with step 0\n"
                         "round g2: BEGIN g2, 0 live on\n"
                         "ready 0 g0\n"
-                        "healed 0 g2: SEND_HEALED\n"
+                        "recovered 0 g2: SEND_RECOVERED\n"
                         "prepare g3 at a step boundary: SET_BOUNDARY g3\n"
                         "ready 0 g2: OFFER, PROMISE g3 with step N\n"
                         "round g3: BEGIN g3, 1 live on\n"
-                        "healed 0 g3: SEND_HEALED\n");
+                        "recovered 0 g3: SEND_RECOVERED\n");
     cr_assert_eq(kill(daemon.pid, SIGTERM), 0);
     (void)proc_finish(&daemon, 20);
     proc_free(&leaves);

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What is left of an input: zeros follow its end. */
+/* The rest of an input; zeros follow its end. */
 struct input {
     const uint8_t *data;
     size_t size;
@@ -19,7 +19,7 @@ struct input {
 
 uint8_t input_byte(struct input *input);
 
-/* `size` bytes, or what is left; `ret_size` says how many. */
+/* Read `size` bytes, or the rest; `ret_size` is their number. */
 const uint8_t *input_bytes(struct input *input, size_t size, size_t *ret_size);
 
 /* Change fields of `message`: a byte says how many (bits 0, 1), then for each a byte which, and
@@ -45,7 +45,7 @@ bool frames_push(struct frames *frames, const void *data, size_t size, frames_fn
 bool frames_send(struct frames *frames, const struct ct_message *message, frames_fn each,
                  void *context);
 
-/* What a core sends must fit its frame. */
+/* Check that a core's message fits its frame. */
 void frames_check(const struct ct_message *message);
 
 #endif

@@ -12,14 +12,14 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { WORDS = 64 };
+enum { ARGUMENTS = 64 };
 
 /* Cut `*rest` into lines until an empty one. */
-static int split(char **rest, char *words[WORDS + 1])
+static int split(char **rest, char *words[ARGUMENTS + 1])
 {
     int count = 0;
 
-    while (count < WORDS && **rest != '\0') {
+    while (count < ARGUMENTS && **rest != '\0') {
         char *word = *rest;
         size_t length = strcspn(word, "\n");
         *rest = word + length + (word[length] == '\n');
@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct ct_config_errors errs;
     char *text = calloc(1, size + 1), *rest = text;
-    char *argv[WORDS + 1], *env[WORDS + 1];
+    char *argv[ARGUMENTS + 1], *env[ARGUMENTS + 1];
     struct ct_config cfg;
     struct ct_buf out = {0};
 

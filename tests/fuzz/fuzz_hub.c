@@ -18,15 +18,15 @@
 
 enum { CONNS = 4, RELAYS = 2, STREAMS = 8, GENERATION = 3 };
 
-enum what { DIAL, BREAK, PASS, HELLO, OPEN, DATA, TAKEN, CLOSE };
+enum what { DIAL, BREAK, PASS, HELLO, OPEN, DATA, ACK, CLOSE };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* A stream as its relay sees it. */
 struct stream {
-    bool open, said_close, heard_close;
-    uint64_t sent, gone; /* of the relay's bytes; those that the hub told as taken */
-    uint64_t came, told; /* of the hub's */
+    bool open, close_sent, close_received;
+    uint64_t sent, gone;     /* of the relay's bytes; those that the hub told as taken */
+    uint64_t came, consumed; /* of the hub's */
 };
 
 struct relay {
@@ -121,7 +121,7 @@ void ct_listener_stop(struct ct_listener *listener)
 }
 
 /* What the hub has of the relay's streams: the others are gone. */
-static void hear_welcome(struct relay *relay, const struct ct_msg_tunnel_welcome *m)
+static void receive_welcome(struct relay *relay, const struct ct_msg_tunnel_welcome *m)
 {
     struct stream known[STREAMS] = {{.open = false}};
 
@@ -131,19 +131,19 @@ static void hear_welcome(struct relay *relay, const struct ct_msg_tunnel_welcome
         CT_ASSERT(state->number < STREAMS && relay->streams[state->number].open);
         known[state->number] = relay->streams[state->number];
         known[state->number].sent = state->came;
-        known[state->number].gone = state->told;
-        known[state->number].said_close = state->closed != 0;
+        known[state->number].gone = state->consumed;
+        known[state->number].close_sent = state->closed != 0;
     }
     memcpy(relay->streams, known, sizeof(known));
 }
 
 static void forget_closed(struct stream *stream)
 {
-    if (stream->said_close && stream->heard_close)
+    if (stream->close_sent && stream->close_received)
         *stream = (struct stream){.open = false};
 }
 
-static void hear(struct relay *relay, const struct ct_message *message)
+static void receive(struct relay *relay, const struct ct_message *message)
 {
     uint32_t number = message->tunnel_data.number; /* stands first in each */
     struct stream *stream = number < STREAMS ? &relay->streams[number] : NULL;
@@ -153,13 +153,13 @@ static void hear(struct relay *relay, const struct ct_message *message)
     CT_ASSERT(stream != NULL && stream->open);
     if (message->type == CT_MSG_TUNNEL_DATA) {
         stream->came += message->tunnel_data.data.size;
-        CT_ASSERT(stream->came - stream->told <= CT_TUNNEL_WINDOW);
-    } else if (message->type == CT_MSG_TUNNEL_TAKEN) {
-        stream->gone += message->tunnel_taken.bytes;
+        CT_ASSERT(stream->came - stream->consumed <= CT_TUNNEL_WINDOW);
+    } else if (message->type == CT_MSG_TUNNEL_ACK) {
+        stream->gone += message->tunnel_ack.bytes;
         CT_ASSERT(stream->gone <= stream->sent);
     } else {
-        CT_ASSERT(message->type == CT_MSG_TUNNEL_CLOSE && !stream->heard_close);
-        stream->heard_close = true;
+        CT_ASSERT(message->type == CT_MSG_TUNNEL_CLOSE && !stream->close_received);
+        stream->close_received = true;
     }
     forget_closed(stream);
 }
@@ -174,9 +174,9 @@ int ct_conn_send(struct ct_conn *conn, const struct ct_message *message, struct 
     CT_ASSERT((message->type == CT_MSG_TUNNEL_WELCOME) != conn->welcome);
     conn->welcome = true;
     if (message->type == CT_MSG_TUNNEL_WELCOME)
-        hear_welcome(conn->relay, &message->tunnel_welcome);
+        receive_welcome(conn->relay, &message->tunnel_welcome);
     else
-        hear(conn->relay, message);
+        receive(conn->relay, message);
     return 0;
 }
 
@@ -274,9 +274,11 @@ static struct ct_message hello_of(const struct ct_conn *conn, uint64_t lost, str
         struct stream *stream = &conn->relay->streams[i];
         if (!stream->open)
             continue;
-        stream->came -= CT_MIN(lost, stream->came - stream->told);
-        list[count++] = (struct ct_wire_tunnel_state){
-            .number = i, .came = stream->came, .told = stream->told, .closed = stream->heard_close};
+        stream->came -= CT_MIN(lost, stream->came - stream->consumed);
+        list[count++] = (struct ct_wire_tunnel_state){.number = i,
+                                                      .came = stream->came,
+                                                      .consumed = stream->consumed,
+                                                      .closed = stream->close_received};
     }
     struct ct_message message = {
         .type = CT_MSG_TUNNEL_HELLO,
@@ -288,8 +290,8 @@ static struct ct_message hello_of(const struct ct_conn *conn, uint64_t lost, str
     return message;
 }
 
-static void say(struct ct_conn *conn, struct ct_message *message, struct input *input,
-                struct ct_arena *arena)
+static void send_message(struct ct_conn *conn, struct ct_message *message, struct input *input,
+                         struct ct_arena *arena)
 {
     struct ct_message said = *message;
     bool speaks_first = message->type == CT_MSG_TUNNEL_HELLO;
@@ -327,8 +329,8 @@ static void speak(struct ct_conn *conn, enum what what, uint32_t number, struct 
         stream->open = true; /* said, and lost with the connection */
     if (!conn->open || conn->ends)
         return;
-    bool may = what == OPEN ? !stream->open : stream->open && !stream->said_close;
-    if (!conn->relay->lies && what != HELLO && !(may || (what == TAKEN && stream->open)))
+    bool may = what == OPEN ? !stream->open : stream->open && !stream->close_sent;
+    if (!conn->relay->lies && what != HELLO && !(may || (what == ACK && stream->open)))
         return;
     ct_arena_init(&arena, 1 << 20);
     if (what == HELLO) {
@@ -337,16 +339,16 @@ static void speak(struct ct_conn *conn, enum what what, uint32_t number, struct 
         stream->open = true;
     } else if (what == DATA) {
         message = data_of(stream, number, input);
-    } else if (what == TAKEN) {
-        message.type = CT_MSG_TUNNEL_TAKEN;
-        message.tunnel_taken.bytes = (uint32_t)(stream->came - stream->told);
-        stream->told = stream->came;
+    } else if (what == ACK) {
+        message.type = CT_MSG_TUNNEL_ACK;
+        message.tunnel_ack.bytes = (uint32_t)(stream->came - stream->consumed);
+        stream->consumed = stream->came;
     } else {
         message.type = CT_MSG_TUNNEL_CLOSE;
         message.tunnel_close = (struct ct_msg_tunnel_close){.number = number, .text = ""};
-        stream->said_close = true;
+        stream->close_sent = true;
     }
-    say(conn, &message, input, &arena);
+    send_message(conn, &message, input, &arena);
     forget_closed(stream);
     ct_arena_deinit(&arena);
 }
@@ -364,7 +366,7 @@ static void pass(uint64_t ms)
     ct_tcpstore_server_serve(NULL);
 }
 
-static void settle(void)
+static void run_until_idle(void)
 {
     for (size_t i = 0; i < CONNS; i++)
         if (world.conns[i].ends)
@@ -385,7 +387,7 @@ static void happen(struct input *input)
         pass(1000 * (uint64_t)(head >> 5));
     else
         speak(conn, what, head >> 5, input);
-    settle();
+    run_until_idle();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -20,7 +20,7 @@ enum what {
     CONNECT,
     LOSE, /* kind: whoever answers has another key */
     PROMISE,
-    HEAL,
+    RECOVER,
     FAIL,
     FINISH,
     LEAVE,
@@ -37,7 +37,7 @@ struct world {
     struct frames frames;
     bool dials, open;
     uint64_t now_ms;
-    uint64_t asked;             /* the newest PREPARE that was told */
+    uint64_t requested;         /* the newest PREPARE that was told */
     uint64_t acting;            /* the round that it is in */
     uint32_t waiting[REQUESTS]; /* store requests by their number: how many wait */
 };
@@ -80,7 +80,7 @@ static void on_prepare(void *context, uint64_t generation, enum ct_rdzv_reason r
 
     (void)at_boundary;
     CT_ASSERT(reason < CT_RDZV_REASONS);
-    world->asked = generation;
+    world->requested = generation;
 }
 
 static void on_revoke(void *context, uint64_t generation, enum ct_rdzv_reason reason)
@@ -110,7 +110,7 @@ static void on_round(void *context, const struct ct_round *round)
     struct world *world = context;
     const struct ct_round_node *own = round->own;
 
-    CT_ASSERT(round->generation == world->asked && round->self < round->node_count);
+    CT_ASSERT(round->generation == world->requested && round->self < round->node_count);
     CT_ASSERT(own != NULL && round->head != NULL && own->slots == SLOTS);
     CT_ASSERT((uint64_t)own->first_rank + own->slots <= round->world);
     CT_ASSERT(round->base_node >= -1 && round->base_node < (int64_t)round->node_count);
@@ -132,12 +132,13 @@ static void on_published(void *context, const struct ct_msg_published *answer)
     CT_ASSERT(answer->text != NULL);
 }
 
-static void on_look(void *context, const struct ct_msg_flight_query *look)
+static void on_flight_query(void *context, const struct ct_msg_flight_query *query)
 {
     struct world *world = context;
-    const struct ct_msg_flight_reply seen = {.generation = look->generation, .asker = look->asker};
+    const struct ct_msg_flight_reply reply = {.generation = query->generation,
+                                              .asker = query->asker};
 
-    ct_member_seen(&world->member, &seen);
+    ct_member_flight_reply(&world->member, &reply);
 }
 
 static void on_closed(void *context, const struct ct_rdzv_result *result)
@@ -177,7 +178,7 @@ static struct ct_message round_of(const struct world *world, bool is_short, stru
 {
     struct ct_wire_node *nodes = ct_arena_array(arena, NODES, sizeof(*nodes));
     struct ct_message message = {.type = CT_MSG_ROUND,
-                                 .round = {.generation = world->asked,
+                                 .round = {.generation = world->requested,
                                            .epoch = 1,
                                            .base_node = -1,
                                            .world = NODES * SLOTS,
@@ -220,14 +221,14 @@ static struct ct_message truth(const struct world *world, enum ct_message_type t
             .generation = world->acting, .epoch = 1, .protocol = CT_WIRE_PROTOCOL};
         break;
     case CT_MSG_PREPARE:
-        message.prepare.generation = world->asked + 1;
+        message.prepare.generation = world->requested + 1;
         message.prepare.at_boundary = kind;
         break;
     case CT_MSG_ROUND:
         return round_of(world, kind, arena);
     case CT_MSG_HEARTBEAT_ACK:
         message.heartbeat_ack.seq = member->seq;
-        message.heartbeat_ack.state = kind ? CT_RDZV_ASKED : CT_RDZV_ACTING;
+        message.heartbeat_ack.state = kind ? CT_RDZV_PREPARING : CT_RDZV_ACTING;
         break;
     case CT_MSG_REVOKE:
         message.revoke.generation = world->acting;
@@ -291,8 +292,8 @@ static void pass(struct world *world, uint64_t until_ms)
 
 /* A message, or bytes that are no frame of ours. What is being read is not freed with a connection
  * that ends meanwhile. */
-static void hear(struct world *world, const struct ct_message *message, const uint8_t *bytes,
-                 size_t size)
+static void receive(struct world *world, const struct ct_message *message, const uint8_t *bytes,
+                    size_t size)
 {
     struct frames frames = world->frames;
     bool lives;
@@ -328,14 +329,14 @@ static void ask(struct world *world, uint64_t number)
 static void act(struct world *world, enum what what, bool kind, struct input *input)
 {
     struct ct_member *member = &world->member;
-    const struct ct_prepared prepared = {.generation = world->asked, .untouched = kind};
+    const struct ct_prepared prepared = {.generation = world->requested, .untouched = kind};
     const struct ct_wire_failure failure = {.fatal = kind};
     const struct ct_msg_publish publish = {.generation = world->acting, .step = input->size};
 
     if (what == PROMISE)
         ct_member_prepared(member, &prepared);
-    else if (what == HEAL)
-        ct_member_healed(member, world->acting);
+    else if (what == RECOVER)
+        ct_member_state_recovered(member, world->acting);
     else if (what == FAIL)
         ct_member_failure(member, world->now_ms, world->acting, &failure);
     else if (what == FINISH)
@@ -348,14 +349,15 @@ static void act(struct world *world, enum what what, bool kind, struct input *in
         (void)ct_member_publish(member, &publish);
 }
 
-static void say(struct world *world, enum ct_message_type type, bool kind, struct input *input)
+static void send_message(struct world *world, enum ct_message_type type, bool kind,
+                         struct input *input)
 {
     struct ct_arena arena;
 
     ct_arena_init(&arena, 1 << 20);
     struct ct_message message = truth(world, type, kind, &arena);
     change_fields(input, &arena, &message);
-    hear(world, &message, NULL, 0);
+    receive(world, &message, NULL, 0);
     ct_arena_deinit(&arena);
 }
 
@@ -387,10 +389,10 @@ static void happen(struct world *world, struct input *input)
     else if (what < BYTES)
         act(world, what, kind, input);
     else if (what >= FIRST_MESSAGE)
-        say(world, types[(what - FIRST_MESSAGE) % CT_COUNT(types)], kind, input);
+        send_message(world, types[(what - FIRST_MESSAGE) % CT_COUNT(types)], kind, input);
     else {
         const uint8_t *bytes = input_bytes(input, input_byte(input), &size);
-        hear(world, NULL, bytes, size);
+        receive(world, NULL, bytes, size);
     }
 }
 
@@ -405,7 +407,7 @@ static void begin(struct world *world, uint8_t setting)
                                        .node_rank = -1,
                                        .slurm_node = -1,
                                        .short_rounds = setting & 1,
-                                       .tells_healed = setting >> 1 & 1,
+                                       .reports_recovery = setting >> 1 & 1,
                                        .id = {.low = 1}};
     const struct ct_agent_callbacks callbacks = {.context = world,
                                                  .on_waiting = on_waiting,
@@ -414,7 +416,7 @@ static void begin(struct world *world, uint8_t setting)
                                                  .on_round = on_round,
                                                  .on_store_reply = on_store_reply,
                                                  .on_published = on_published,
-                                                 .on_look = on_look,
+                                                 .on_flight_query = on_flight_query,
                                                  .on_closed = on_closed,
                                                  .on_released = on_released,
                                                  .on_link = on_link,

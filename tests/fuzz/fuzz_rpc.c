@@ -48,11 +48,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (size == 0)
         return 0;
-    size_t piece = (size_t)1 << 4 * (data[0] >> 6);
+    size_t part = (size_t)1 << 4 * (data[0] >> 6);
     ct_frame_reader_init(&reader, data[0] & 1 ? CT_FROM_CALLER : CT_FROM_CALLEE, CT_WIRE_VALUE);
     ct_arena_init(&arena, 1 << 20);
-    for (size_t at = 1; at < size && code >= 0; at += piece) {
-        (void)ct_frame_reader_push(&reader, data + at, CT_MIN(piece, size - at));
+    for (size_t at = 1; at < size && code >= 0; at += part) {
+        (void)ct_frame_reader_push(&reader, data + at, CT_MIN(part, size - at));
         while ((code = ct_frame_reader_next(&reader, &frame, NULL)) == 1)
             check(&frame, &arena);
     }

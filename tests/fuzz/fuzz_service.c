@@ -77,13 +77,13 @@ static bool io_is_for(void *context, void *peer, const char *job)
     return link != &world->links[STRANGER] && job[0] != '\0';
 }
 
-static int io_persist(void *context, const void *record, size_t size, bool settled)
+static int io_persist(void *context, const void *record, size_t size, bool may_compact)
 {
     const struct world *world = context;
     struct ct_record read;
     struct ct_arena arena;
 
-    (void)settled;
+    (void)may_compact;
     ct_arena_init(&arena, 16 << 20);
     CT_ASSERT(ct_record_read(record, size, &arena, &read, NULL) == 0);
     ct_arena_deinit(&arena);
@@ -175,7 +175,7 @@ static struct ct_message truth(struct world *world, size_t which, enum ct_messag
         return join_of(world, which);
     case CT_MSG_HEARTBEAT:
         message.heartbeat = (struct ct_msg_heartbeat){
-            .generation = generation, .seq = ++world->seq, .acting = acting, .healed = acting};
+            .generation = generation, .seq = ++world->seq, .acting = acting, .recovered = acting};
         break;
     case CT_MSG_PREPARED:
         message.prepared = (struct ct_msg_prepared){.generation = generation,
@@ -277,7 +277,8 @@ static void pass(struct world *world, uint64_t until_ms)
     world->now_ms = CT_MAX(world->now_ms, until_ms);
 }
 
-static void say(struct world *world, size_t which, enum ct_message_type type, struct input *input)
+static void send_message(struct world *world, size_t which, enum ct_message_type type,
+                         struct input *input)
 {
     struct link *link = &world->links[which];
     struct ct_arena arena;
@@ -322,7 +323,7 @@ static void happen(struct world *world, struct input *input)
         break;
     default:
         what = (what - FIRST_MESSAGE) % CT_COUNT(types);
-        say(world, which, types[what], input);
+        send_message(world, which, types[what], input);
     }
 }
 
@@ -339,7 +340,7 @@ static void check(const struct ct_service *service)
         CT_ASSERT(rdzv_check(rdzv_job(service, i), NULL) == 0);
 }
 
-static void settle(struct world *world)
+static void run_until_idle(struct world *world)
 {
     tick_when_due(world);
     for (size_t i = 0; i < LINKS; i++)
@@ -399,7 +400,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                      .announce = io_announce};
     uint8_t setting = input_byte(&input);
     const struct ct_service_limits limits = {
-        .jobs = 3, .links = 64, .told_whole = setting >> 6 & 1u ? 1 : 0, .open_requests = 4};
+        .jobs = 3, .links = 64, .whole_round_nodes = setting >> 6 & 1u ? 1 : 0, .open_requests = 4};
 
     world.service = ct_service_new(&limits, &io, 1);
     CT_ASSERT(world.service != NULL);
@@ -408,7 +409,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         world.links[i].world = &world;
     for (int events = 0; input.size > 0 && events < 2000; events++) {
         happen(&world, &input);
-        settle(&world);
+        run_until_idle(&world);
     }
     succeed(&world, &io);
     for (size_t i = 0; i < LINKS; i++)

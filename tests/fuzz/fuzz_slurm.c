@@ -26,7 +26,7 @@ static void split(char *text, char *lines[LINES + 1])
 
 static void check(const struct ct_slurm *slurm, struct ct_arena *arena)
 {
-    static const struct ct_slurm_request wishes[] = {
+    static const struct ct_slurm_request requests[] = {
         {.min_nodes = 1, .max_nodes = 1, .node_rank = -1},
         {.nodes_given = true, .min_nodes = 2, .max_nodes = 4, .node_rank = 1},
         {.standalone = true, .min_nodes = 1, .max_nodes = 1, .node_rank = -1},
@@ -35,9 +35,9 @@ static void check(const struct ct_slurm *slurm, struct ct_arena *arena)
     CT_ASSERT(slurm->nodes == 0 || slurm->node_rank < slurm->nodes);
     for (uint32_t i = 0; slurm->hosts != NULL && i < slurm->nodes; i++)
         CT_ASSERT(slurm->hosts[i][0] != '\0' && strpbrk(slurm->hosts[i], "[],") == NULL);
-    for (size_t i = 0; i < CT_COUNT(wishes); i++) {
+    for (size_t i = 0; i < CT_COUNT(requests); i++) {
         struct ct_error err = {0};
-        int rc = ct_slurm_check(slurm, &wishes[i], &err);
+        int rc = ct_slurm_check(slurm, &requests[i], &err);
         CT_ASSERT((rc == 0) == (err.text[0] == '\0'));
     }
     CT_ASSERT(ct_slurm_run_id(slurm, arena) != NULL);

@@ -36,11 +36,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (size == 0)
         return 0;
-    size_t piece = (size_t)1 << 4 * (data[0] >> 6);
+    size_t part = (size_t)1 << 4 * (data[0] >> 6);
     ct_frame_reader_init(&reader, data[0] & 63u, CT_WIRE_VALUE);
     ct_arena_init(&arena, 4 << 20);
-    for (size_t at = 1; at < size && code >= 0; at += piece) {
-        (void)ct_frame_reader_push(&reader, data + at, CT_MIN(piece, size - at));
+    for (size_t at = 1; at < size && code >= 0; at += part) {
+        (void)ct_frame_reader_push(&reader, data + at, CT_MIN(part, size - at));
         while ((code = ct_frame_reader_next(&reader, &frame, NULL)) == 1)
             check(&frame, &arena, &out);
     }

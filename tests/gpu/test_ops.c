@@ -69,19 +69,19 @@ static void rig_deinit(struct rig *rig)
     ct_device_free(rig->gpu);
 }
 
-/* The operand's twin on the device. */
+/* The operand on the device. */
 static struct ct_tensor place(struct rig *rig, const struct ct_tensor *tensor)
 {
-    struct ct_tensor twin = *tensor;
+    struct ct_tensor copy = *tensor;
     size_t bytes = ct_tensor_bytes(tensor);
 
     if (tensor->data == NULL)
-        return twin;
+        return copy;
     cr_assert(rig->bytes + bytes + 256 <= ARENA_BYTES);
-    twin.data = rig->arena + rig->bytes;
+    copy.data = rig->arena + rig->bytes;
     rig->bytes += (bytes + 255) / 256 * 256;
-    ct_device_copy_in(rig->gpu, twin.data, tensor->data, bytes);
-    return twin;
+    ct_device_copy_in(rig->gpu, copy.data, tensor->data, bytes);
+    return copy;
 }
 
 /* As a share of what rounding may do. */

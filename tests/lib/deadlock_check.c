@@ -66,7 +66,7 @@ static size_t bytes_of(const struct player *p, int value)
 }
 
 /* Does it wait for other ranks? Servers, which are pushed to, are none. */
-static bool talks(const struct ct_program_op *op)
+static bool communicates(const struct ct_program_op *op)
 {
     return ct_op_is_comm(op->kind) && op->kind != CT_OP_PUSH;
 }
@@ -79,7 +79,7 @@ static int waiting(const struct world *w, int rank, enum ct_axis axis, bool exch
 
     for (int queue = 0; queue < CT_QUEUE_COUNT; queue++) {
         const struct ct_program_op *op = op_at(p, queue);
-        if (op != NULL && is_open(p, queue) && talks(op) &&
+        if (op != NULL && is_open(p, queue) && communicates(op) &&
             (op->kind == CT_OP_EXCHANGE) == exchanges &&
             ct_mesh_shared(&p->plan->mesh, op->axis, axis))
             return queue;
@@ -188,7 +188,7 @@ static int advance(struct world *w, int rank, int queue)
 {
     struct player *p = &w->players[rank];
 
-    while (is_open(p, queue) && !talks(op_at(p, queue)))
+    while (is_open(p, queue) && !communicates(op_at(p, queue)))
         finish(w, rank, queue);
     if (!is_open(p, queue))
         return 0;

@@ -1,13 +1,13 @@
-/* The lists of all ranks of a plan, played together: does a rank wait for ever?
+/* Runs the lists of all ranks of a plan together and finds a rank that waits for ever.
  *
  *     rank 0   exchange ----.   all_reduce ---.
  *     rank 1   exchange ----'   F0 B0 ...     '--- all_reduce      each goes on as far as it can
  *
  * Every rank has its two queues; an op that only computes is over at once. A collective is over
  * when the op at hand of each member of its group is that collective; a message when it is in the
- * op at hand of both sides; an exchange with its last message. What can go on later can as well go
- * on now, so one order of play is enough: when nobody can go on and somebody is not at the end,
- * they wait for ever. */
+ * op at hand of both sides; an exchange with its last message. An op that can run later can run now
+ * as well, so one order is enough: when no rank can continue and one is not at its end, they wait
+ * for ever. */
 #ifndef TESTS_LIB_DEADLOCK_CHECK_H
 #define TESTS_LIB_DEADLOCK_CHECK_H
 

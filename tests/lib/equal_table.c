@@ -243,13 +243,13 @@ static const struct equal_row dp[] = {
     {"E1 E10", 1, "", 4, FSDP "--parallel.replicate=1", ASKED},
 };
 
-/* ---- on a GPU; the host plays it (e2e/test_device.c). Two GPUs: four ranks share them ---- */
+/* ---- on emulated GPUs (e2e/test_device.c). Two GPUs: four ranks share them ---- */
 
 #define ON_CPU "--train.device=cpu "
 #define NCCL "--parallel.backend=nccl "
 #define STAGED "--parallel.backend=staged "
 
-/* In f32 a perceptron has the CPU's bits: the double of cuBLASLt adds up as the CPU does. */
+/* In f32 a perceptron has the CPU's bits: the fake cuBLASLt adds up as the CPU does. */
 static const struct equal_row gpu_digits[] = {
     {"the CPU's", 1, ON_CPU, ENDS, ALWAYS},
     {"E1", 1, "", ENDS, ALWAYS},

@@ -91,16 +91,16 @@ void proc_start(struct proc *proc, const char *const argv[], const char *const e
     (void)posix_spawnattr_setsigdefault(&attributes, &signals);
     (void)posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF);
     char **merged = merge_env(env, variable);
-    const char *words[64] = {"setpriv", "--pdeathsig", "KILL", "--"};
+    const char *arguments[64] = {"setpriv", "--pdeathsig", "KILL", "--"};
     size_t count = 4;
     for (size_t i = 0; argv[i] != NULL; i++) {
-        cr_assert_lt(count + CT_COUNT(added), CT_COUNT(words));
-        words[count++] = argv[i];
+        cr_assert_lt(count + CT_COUNT(added), CT_COUNT(arguments));
+        arguments[count++] = argv[i];
     }
     for (size_t i = 0; added[i] != NULL; i++)
-        words[count++] = added[i];
-    int code = posix_spawnp(&proc->pid, words[0], &files, &attributes,
-                            (char *const *)(uintptr_t)words, merged);
+        arguments[count++] = added[i];
+    int code = posix_spawnp(&proc->pid, arguments[0], &files, &attributes,
+                            (char *const *)(uintptr_t)arguments, merged);
     free(merged);
     (void)posix_spawnattr_destroy(&attributes);
     (void)posix_spawn_file_actions_destroy(&files);
@@ -125,7 +125,7 @@ static bool pump(struct proc *proc, int milliseconds)
         proc->output = -1;
     }
     if (proc_speech != NULL)
-        proc_speech->take(proc, data, got > 0 ? (size_t)got : 0);
+        proc_speech->receive(proc, data, got > 0 ? (size_t)got : 0);
     else if (got > 0)
         (void)ct_buf_append(&proc->text, data, (size_t)got);
     cr_assert(!proc->text.failed, "the process printed more than the test expects");

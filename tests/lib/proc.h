@@ -1,4 +1,4 @@
-/* Running the real binaries from a test: start, wait for words, signal, collect.
+/* Running the real binaries from a test: start, wait for text, signal, collect.
  *
  * A process is started in a process group of its own with a parent-death signal, its standard
  * output and error go to one pipe. Everything waits with a deadline and fails the test with what
@@ -22,14 +22,14 @@ struct proc {
     double started_s;
 };
 
-/* Another way for programs to speak, and what their output means; NULL: what they write is the
- * text. tests/e2e/speech.c sets it. */
+/* Another output format of programs and its parser; NULL: plain text. tests/e2e/speech.c sets
+ * it. */
 struct proc_speech {
     /* Before a start: words and variables to add, both NULL-terminated; words at most one pair. */
-    void (*begin)(struct proc *proc, const char *const argv[], const char *words[3],
+    void (*begin)(struct proc *proc, const char *const argv[], const char *arguments[3],
                   const char **variable);
     /* `size` bytes came; at the end of the output none. */
-    void (*take)(struct proc *proc, const char *data, size_t size);
+    void (*receive)(struct proc *proc, const char *data, size_t size);
 };
 extern const struct proc_speech *proc_speech;
 

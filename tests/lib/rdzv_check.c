@@ -39,7 +39,7 @@ static int check_members(const struct ct_rdzv *job, struct ct_error *err)
         if (a->state == CT_RDZV_FREE)
             continue;
         uint64_t until = a->lease_awake_ms;
-        if (job->ticked && until <= ct_rdzv_awake_ms(job) && a->heard_ms < job->now_ms)
+        if (job->ticked && until <= ct_rdzv_awake_ms(job) && a->received_ms < job->now_ms)
             return BUG("%s is a member %" PRIu64 " ms after its lease", a->host,
                        ct_rdzv_awake_ms(job) - until);
         if (until < job->scan_awake_ms)
@@ -67,7 +67,7 @@ static int check_members(const struct ct_rdzv *job, struct ct_error *err)
 static int check_roster(const struct ct_rdzv *job, struct ct_error *err)
 {
     const struct ct_rdzv_roster *roster = &job->roster;
-    if (job->verdict_ms != UINT64_MAX && job->phase != CT_RDZV_HEAL &&
+    if (job->verdict_ms != UINT64_MAX && job->phase != CT_RDZV_RECOVER &&
         job->phase != CT_RDZV_RUNNING)
         return BUG("a job that is to end has moved on");
     if (roster->generation > job->generation)
@@ -103,7 +103,7 @@ static int check_roster(const struct ct_rdzv *job, struct ct_error *err)
 static int check_phase(const struct ct_rdzv *job, struct ct_error *err)
 {
     size_t acting = job->count[CT_RDZV_ACTING] + job->count[CT_RDZV_DONE];
-    size_t asked = job->count[CT_RDZV_ASKED] + job->count[CT_RDZV_PROMISED];
+    size_t asked = job->count[CT_RDZV_PREPARING] + job->count[CT_RDZV_PROMISED];
     bool waits = job->phase == CT_RDZV_LOBBY || job->phase == CT_RDZV_LAST_CALL ||
                  job->phase == CT_RDZV_PAUSED;
     bool makes = job->phase == CT_RDZV_PREPARE || job->phase == CT_RDZV_COMMIT;
@@ -114,7 +114,7 @@ static int check_phase(const struct ct_rdzv *job, struct ct_error *err)
     bool acts = ct_rdzv_acts(job);
     if (acts && asked > 0)
         return BUG("%s while members are asked", ct_rdzv_phase_name(job->phase));
-    if (job->phase == CT_RDZV_COMMIT && job->count[CT_RDZV_ASKED] > 0)
+    if (job->phase == CT_RDZV_COMMIT && job->count[CT_RDZV_PREPARING] > 0)
         return BUG("COMMIT before all have promised");
     if (job->phase == CT_RDZV_LOBBY && job->roster.generation > 0)
         return BUG("LOBBY after a round");
@@ -125,8 +125,8 @@ static int check_phase(const struct ct_rdzv *job, struct ct_error *err)
                    job->generation);
     if (job->restarts > job->params.max_restarts)
         return BUG("%u restarts of %u", job->restarts, job->params.max_restarts);
-    if (job->phase == CT_RDZV_HEAL && job->healed_count >= job->roster.count)
-        return BUG("HEAL when all %u hold the base", job->roster.count);
+    if (job->phase == CT_RDZV_RECOVER && job->recovered_count >= job->roster.count)
+        return BUG("RECOVER when all %u hold the base", job->roster.count);
     if (job->roster.published.step > job->published.step)
         return BUG("round %" PRIu64 " knows of a publication that is not on record",
                    job->roster.generation);

@@ -1,6 +1,6 @@
-/* The invariants of a job's core: what must hold in one state, after every step. What must hold
- * between steps (generations only grow, CLOSED is final, survivors keep their order) is checked
- * over the history by those who keep one. */
+/* The invariants of a job's core in one state, checked after every step. Invariants between steps
+ * (generations only grow, CLOSED is final, survivors keep their order) are checked by callers that
+ * keep a history. */
 #ifndef TESTS_LIB_RDZV_CHECK_H
 #define TESTS_LIB_RDZV_CHECK_H
 

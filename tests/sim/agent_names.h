@@ -1,4 +1,4 @@
-/* Names of what an agent's core can be in. */
+/* Names of the phases and lives of an agent's core. */
 #ifndef TESTS_SIM_AGENT_NAMES_H
 #define TESTS_SIM_AGENT_NAMES_H
 

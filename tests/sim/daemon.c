@@ -15,11 +15,11 @@
 
 #include <inttypes.h>
 
-static void operator_hears(struct sim *sim, const struct ct_msg_admin_reply *reply)
+static void operator_receives(struct sim *sim, const struct ct_msg_admin_reply *reply)
 {
     sim->operator_answer = reply->code;
-    sim_tell(sim, "the operator is told: %.*s", (int)reply->text.size,
-             (const char *)reply->text.data);
+    sim_trace(sim, "the operator is told: %.*s", (int)reply->text.size,
+              (const char *)reply->text.data);
 }
 
 static void io_send(void *context, void *peer, const struct ct_message *message)
@@ -27,10 +27,10 @@ static void io_send(void *context, void *peer, const struct ct_message *message)
     struct sim_daemon *daemon = context;
     struct conn *conn = peer;
     if (conn == &daemon->sim->operator&& message->type == CT_MSG_ADMIN_REPLY && !daemon->dying)
-        operator_hears(daemon->sim, &message->admin_reply);
+        operator_receives(daemon->sim, &message->admin_reply);
     if (daemon->dying || !conn->open[AT_DAEMON] || conn->closing)
         return;
-    oracle_daemon_tells(daemon->sim, daemon, message);
+    oracle_daemon_sends(daemon->sim, daemon, message);
     sim_send(daemon->sim, conn, AT_DAEMON, message);
 }
 
@@ -60,16 +60,16 @@ static void io_announce(void *context, const char *job, const char *sentence)
     const struct sim_daemon *daemon = context;
     (void)job;
     if (!daemon->dying)
-        sim_tell(daemon->sim, "daemon: %s", sentence);
+        sim_trace(daemon->sim, "daemon: %s", sentence);
 }
 
-static int io_persist(void *context, const void *record, size_t size, bool settled)
+static int io_persist(void *context, const void *record, size_t size, bool may_compact)
 {
     struct sim_daemon *daemon = context;
     if (daemon->dying)
         return 0;
     int rc =
-        sim_disk_append(daemon->sim, daemon, (struct ct_journal_record){record, size, settled});
+        sim_disk_append(daemon->sim, daemon, (struct ct_journal_record){record, size, may_compact});
     if (((const unsigned char *)record)[0] == CT_RECORD_CLOSE && !daemon->dying)
         daemon->sim->oracle.close_failed = rc != 0;
     return rc;
@@ -91,8 +91,8 @@ static void end(struct sim *sim, uint32_t index)
 
 static void fenced(struct sim *sim, uint32_t index)
 {
-    sim_tell(sim, "daemon %u, epoch %" PRIu64 ", ends: epoch %" PRIu64 " has begun", index,
-             sim->daemons[index].epoch, sim->disk.newest);
+    sim_trace(sim, "daemon %u, epoch %" PRIu64 ", ends: epoch %" PRIu64 " has begun", index,
+              sim->daemons[index].epoch, sim->disk.newest);
     sim->coverage.takeovers++;
     end(sim, index);
 }
@@ -142,10 +142,10 @@ void sim_daemon_start(struct sim *sim, uint32_t index)
         sim_schedule(sim, sim->now + 500, EV_START, index, 0);
         return;
     }
-    sim_tell(sim, "daemon %u starts, epoch %" PRIu64, index, daemon->epoch);
+    sim_trace(sim, "daemon %u starts, epoch %" PRIu64, index, daemon->epoch);
     sim->coverage.restarts++;
     oracle_daemon_restored(sim, daemon);
-    sim_schedule(sim, sim->now + sim->look_ms, EV_LOOK, index, 0);
+    sim_schedule(sim, sim->now + sim->poll_ms, EV_POLL, index, 0);
     after(sim, daemon);
 }
 
@@ -153,7 +153,7 @@ void sim_daemon_crash(struct sim *sim, uint32_t index)
 {
     if (!sim->processes[index].alive)
         return;
-    sim_tell(sim, "daemon %u dies", index);
+    sim_trace(sim, "daemon %u dies", index);
     end(sim, index);
     bool elsewhere = sim->scenario == NULL && !sim->processes[1 - index].alive &&
                      rng_chance(&sim->fault_rng, 250);
@@ -175,12 +175,12 @@ void sim_daemon_tick(struct sim *sim, uint32_t index)
 }
 
 /* One that writes nothing would never find out. */
-void sim_daemon_look(struct sim *sim, uint32_t index)
+void sim_daemon_poll(struct sim *sim, uint32_t index)
 {
     if (!sim_disk_is_newest(sim, &sim->daemons[index]))
         fenced(sim, index);
     else
-        sim_schedule(sim, sim->now + sim->look_ms, EV_LOOK, index, 0);
+        sim_schedule(sim, sim->now + sim->poll_ms, EV_POLL, index, 0);
 }
 
 /* ---- connections ---- */

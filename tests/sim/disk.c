@@ -135,9 +135,9 @@ int sim_disk_append(struct sim *sim, struct sim_daemon *daemon, struct ct_journa
             race(sim, daemon);
     }
     bool wants_snapshot = file->doubtful || rng_chance(&sim->disk_rng, 20);
-    if (file->doubtful && !record.settled)
+    if (file->doubtful && !record.may_compact)
         return failed(sim, daemon);
-    if (wants_snapshot && record.settled && rewrite(sim, daemon) != 0)
+    if (wants_snapshot && record.may_compact && rewrite(sim, daemon) != 0)
         return failed(sim, daemon);
     size_t before = file->bytes.size;
     ct_journal_frame(&file->tail, record.data, record.size, &file->bytes);

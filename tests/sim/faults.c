@@ -234,7 +234,7 @@ void sim_fault_begin(struct sim *sim, struct fault *fault)
     const struct sim_daemon *newest = sim_newest_daemon(sim);
     fault->daemon = newest != NULL ? newest->index : 0;
     sim_fault_print(fault, text, sizeof(text));
-    sim_tell(sim, "fault: %s", text + 10);
+    sim_trace(sim, "fault: %s", text + 10);
     sim->coverage.faults++;
     sim->coverage.fault_kinds[fault->kind]++;
     if (sim->calm)
@@ -295,7 +295,7 @@ void sim_fault_end(struct sim *sim, struct fault *fault)
     case FAULT_CORDON:
         sim_order(sim, CT_ADMIN_UNCORDON, fault->node);
         /* Again and again, until the newest daemon that can write must have heard it. */
-        if (sim->healed && sim->now < sim->faults_ms + 4 * ORDER_AGAIN_MS * sim->scale)
+        if (sim->faults_ended && sim->now < sim->faults_ms + 4 * ORDER_AGAIN_MS * sim->scale)
             sim_schedule(sim, sim->now + ORDER_AGAIN_MS * sim->scale, EV_FAULT_END,
                          (uint32_t)(fault - sim->faults), 0);
         break;
@@ -331,11 +331,11 @@ void sim_fault_end(struct sim *sim, struct fault *fault)
 
 /* All faults have ended by now (their ends come first at this time). What is
  * down starts again. */
-void sim_heal(struct sim *sim)
+void sim_end_faults(struct sim *sim)
 {
-    sim_tell(sim, "healed");
-    sim->healed = true;
-    sim->loss_permille = sim->double_permille = 0;
+    sim_trace(sim, "faults end");
+    sim->faults_ended = true;
+    sim->loss_permille = sim->duplicate_permille = 0;
     sim->disk.tear_next = sim->disk.race_next = false;
     sim->delay_ms = CT_MIN(sim->delay_ms, sim->params.lease_ms / 50);
     const struct sim_daemon *daemon = sim_newest_daemon(sim);

@@ -77,8 +77,8 @@ void oracle_node_round(struct sim *sim, uint32_t index, const struct ct_round *r
 }
 
 /* A message came to a node. */
-void oracle_node_told(struct sim *sim, const struct conn *conn, const struct ct_message *message,
-                      bool was_joining)
+void oracle_node_informed(struct sim *sim, const struct conn *conn,
+                          const struct ct_message *message, bool was_joining)
 {
     struct sim_node *node = &sim->nodes[conn->node];
     bool was_welcomed = message->type == CT_MSG_WELCOME && was_joining;
@@ -91,8 +91,8 @@ void oracle_node_told(struct sim *sim, const struct conn *conn, const struct ct_
     if (was_welcomed)
         node->epoch = CT_MAX(node->epoch, conn->epoch);
     bool is_untold = message->type == CT_MSG_HEARTBEAT_ACK &&
-                     message->heartbeat_ack.state == CT_RDZV_ASKED &&
-                     node->asked < message->heartbeat_ack.generation && sim->disk.full == 0 &&
+                     message->heartbeat_ack.state == CT_RDZV_PREPARING &&
+                     node->requested < message->heartbeat_ack.generation && sim->disk.full == 0 &&
                      sim->now > sim->disk.full_until + RETRY_MS;
     if (is_untold)
         node->untold++;
@@ -245,7 +245,7 @@ void oracle_base(struct sim *sim)
 }
 
 /* All have taken it: steps are made from here. */
-void oracle_healed(struct sim *sim)
+void oracle_recovered(struct sim *sim)
 {
     sim->oracle.step_generation = sim->training.generation;
     sim->oracle.has_digest = false;

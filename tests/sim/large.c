@@ -26,7 +26,7 @@ enum {
     LARGE = 5000,
     LARGE_LEASE_MS = 15000,
     START_MS = 1000,
-    BEATS = 3,
+    HEARTBEATS = 3,
     LOST_PERCENT = 30,
     LIMIT_MS = 300 * 1000
 };
@@ -77,7 +77,7 @@ struct large {
     uint32_t agent_count, acting; /* in the newest round */
     uint64_t generation;
     uint64_t broken; /* connections that ended, though nothing is wrong: the first is told */
-    struct traffic in, out, beats;
+    struct traffic in, out, heartbeats;
 };
 
 static uint64_t cpu_ns(void)
@@ -176,9 +176,9 @@ static void daemon_announce(void *context, const char *job, const char *sentence
     (void)sentence;
 }
 
-static int daemon_persist(void *context, const void *record, size_t size, bool settled)
+static int daemon_persist(void *context, const void *record, size_t size, bool may_compact)
 {
-    (void)settled;
+    (void)may_compact;
     struct large *large = context;
     struct ct_buf bytes;
     ct_buf_init(&bytes, 0);
@@ -345,8 +345,8 @@ static void deliver(struct large *large, const struct happening *what)
         uint64_t spent = cpu_ns() - from;
         large->in.cpu_ns += spent;
         if (message.type == CT_MSG_HEARTBEAT) {
-            large->beats.messages++;
-            large->beats.cpu_ns += spent;
+            large->heartbeats.messages++;
+            large->heartbeats.cpu_ns += spent;
         }
         arm_daemon(large);
     } else {
@@ -420,7 +420,7 @@ static void print(const char *what, const struct large *large, uint64_t from_ms,
 
 static void begin_phase(struct large *large, uint64_t *ret_ms, uint64_t *ret_ns)
 {
-    large->in = large->out = large->beats = (struct traffic){0};
+    large->in = large->out = large->heartbeats = (struct traffic){0};
     *ret_ms = large->now;
     *ret_ns = cpu_ns();
 }
@@ -442,21 +442,21 @@ static bool lose_some(struct large *large)
     return true;
 }
 
-static bool tell(struct large *large)
+static bool print_result(struct large *large)
 {
     uint64_t ms, ns;
     begin_phase(large, &ms, &ns);
     if (!run(large, large->agent_count, 1, LIMIT_MS))
         return false;
     print("joined", large, ms, ns);
-    (void)run(large, UINT32_MAX, 0, large->now + 2000); /* the workers heal */
+    (void)run(large, UINT32_MAX, 0, large->now + 2000); /* the workers recover */
     begin_phase(large, &ms, &ns);
     uint64_t period = ct_rdzv_heartbeat_ms(&large->params);
-    (void)run(large, UINT32_MAX, 0, large->now + BEATS * period);
+    (void)run(large, UINT32_MAX, 0, large->now + HEARTBEATS * period);
     print("beating", large, ms, ns);
     (void)printf("         every %" PRIu64 " ms; %.2f us of the daemon's CPU a heartbeat\n", period,
-                 (double)large->beats.cpu_ns / (double)CT_MAX(large->beats.messages, UINT64_C(1)) /
-                     1e3);
+                 (double)large->heartbeats.cpu_ns /
+                     (double)CT_MAX(large->heartbeats.messages, UINT64_C(1)) / 1e3);
     begin_phase(large, &ms, &ns);
     if (!lose_some(large))
         return false;
@@ -487,7 +487,7 @@ int sim_large(uint32_t agents, uint64_t seed)
     CT_ASSERT(large.service != NULL && large.agents != NULL);
     for (uint32_t i = 0; i < agents; i++)
         make_agent(&large, i);
-    bool good = tell(&large) && large.broken == 0;
+    bool good = print_result(&large) && large.broken == 0;
     if (!good)
         (void)printf("%u of %u agents act in round %" PRIu64 " after %" PRIu64 " ms\n",
                      large.acting, agents, large.generation, large.now);

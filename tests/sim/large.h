@@ -1,4 +1,5 @@
-/* Thousands of agents form a round, lose a third of them at once and form the next: what it costs.
+/* The cost of large rounds: thousands of agents form a round, lose a third of them at once and form
+ * the next.
  *
  * The real service, agents and codec, as in sim.h, on a network without faults. */
 #ifndef CT_TEST_SIM_LARGE_H
@@ -6,7 +7,7 @@
 
 #include <stdint.h>
 
-/* Prints the figures. 0; 1 when it did not come to the end (a sentence says why). */
+/* Run and print the figures. 0; 1 with a sentence when it did not reach its end. */
 int sim_large(uint32_t agents, uint64_t seed);
 
 #endif

@@ -138,7 +138,7 @@ void oracle_calm_end(struct sim *sim, const struct fault *fault)
 
 static bool has_ended(const struct sim *sim, const struct ct_rdzv *job)
 {
-    bool never_began = sim->oracle.told_close && sim->oracle.generation == 0;
+    bool never_began = sim->oracle.close_reported && sim->oracle.generation == 0;
     return job == NULL ? sim->over || never_began : ct_rdzv_phase(job) == CT_RDZV_CLOSED;
 }
 
@@ -241,7 +241,7 @@ void oracle_end(struct sim *sim)
     for (uint32_t i = 0; i < sim->node_count; i++) {
         const struct sim_node *node = &sim->nodes[i];
         if (sim->processes[sim_process(i)].alive && job != NULL &&
-            sim->now > sim->oracle.told_close_ms + DONE_MS * sim->scale)
+            sim->now > sim->oracle.close_reported_ms + DONE_MS * sim->scale)
             sim_fail(sim, "L7: %s still lives after the end of the job", node->host);
         sim->coverage.ends[node->end]++;
     }

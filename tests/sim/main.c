@@ -140,7 +140,7 @@ static uint64_t run_list(const struct options *options, struct coverage *sum, bo
 /* ---- stories ---- */
 
 /* Tell one; compare with what is written, or write it. */
-static bool tell(const struct options *options, const struct scenario *scenario)
+static bool print_scenario(const struct options *options, const struct scenario *scenario)
 {
     static struct sim sim;
     char path[1024];
@@ -172,11 +172,11 @@ static bool tell(const struct options *options, const struct scenario *scenario)
     return good;
 }
 
-static int tell_all(const struct options *options)
+static int report_all(const struct options *options)
 {
     bool good = true;
     for (size_t i = 0; i < sim_scenario_count; i++)
-        good = tell(options, &sim_scenarios[i]) && good;
+        good = print_scenario(options, &sim_scenarios[i]) && good;
     if (good)
         (void)printf("%zu transcripts: as written\n", sim_scenario_count);
     return good ? 0 : 1;
@@ -245,7 +245,7 @@ int main(int argc, char **argv)
     if (options.agents > 0)
         return sim_large((uint32_t)options.agents, options.first);
     if (options.scenarios != NULL)
-        return tell_all(&options);
+        return report_all(&options);
     if (options.list != NULL)
         count = run_list(&options, &sum, &good);
     for (; options.list == NULL && (good || options.all) && count < options.seeds; count++)

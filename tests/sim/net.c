@@ -33,7 +33,7 @@ static bool is_cut(const struct sim *sim, uint32_t node, uint32_t daemon)
 static uint64_t delay(struct sim *sim)
 {
     uint64_t ms = 1 + ct_rng_below(&sim->net_rng, 2 * sim->delay_ms + 1);
-    if (!sim->healed && !sim->calm && rng_chance(&sim->net_rng, 10))
+    if (!sim->faults_ended && !sim->calm && rng_chance(&sim->net_rng, 10))
         ms *= 10;
     if (sim->storms > 0)
         ms += ct_rng_below(&sim->net_rng, 1500);
@@ -186,7 +186,7 @@ static void free_chunk(struct chunk *chunk)
 static void send_datagram(struct sim *sim, struct conn *conn, int to, const struct ct_buf *frame)
 {
     uint32_t loss = sim->loss_permille + (sim->storms > 0 ? 250 : 0);
-    uint32_t twice = sim->double_permille + (sim->storms > 0 ? 100 : 0);
+    uint32_t twice = sim->duplicate_permille + (sim->storms > 0 ? 100 : 0);
     int copies = rng_chance(&sim->net_rng, twice) ? 2 : 1;
     for (int i = 0; i < copies; i++) {
         if (rng_chance(&sim->net_rng, loss))

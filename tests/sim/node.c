@@ -92,9 +92,9 @@ static void on_prepare(void *context, uint64_t generation, enum ct_rdzv_reason r
                        bool at_boundary)
 {
     struct sim_node *node = context;
-    sim_tell(node->sim, "%s is asked for g%" PRIu64 " (%s%s)", node->host, generation,
-             ct_rdzv_reason_name(reason), at_boundary ? ", at a step boundary" : "");
-    node->asked = generation;
+    sim_trace(node->sim, "%s is asked for g%" PRIu64 " (%s%s)", node->host, generation,
+              ct_rdzv_reason_name(reason), at_boundary ? ", at a step boundary" : "");
+    node->requested = generation;
     feed(node, (struct agent_event){
                    .kind = AGENT_ON_PREPARE, .generation = generation, .at_boundary = at_boundary});
 }
@@ -102,8 +102,8 @@ static void on_prepare(void *context, uint64_t generation, enum ct_rdzv_reason r
 static void on_revoke(void *context, uint64_t generation, enum ct_rdzv_reason reason)
 {
     struct sim_node *node = context;
-    sim_tell(node->sim, "%s gives up g%" PRIu64 " (%s)", node->host, generation,
-             ct_rdzv_reason_name(reason));
+    sim_trace(node->sim, "%s gives up g%" PRIu64 " (%s)", node->host, generation,
+              ct_rdzv_reason_name(reason));
     feed(node, (struct agent_event){.kind = AGENT_ON_REVOKE, .generation = generation});
 }
 
@@ -111,12 +111,12 @@ static void on_round(void *context, const struct ct_round *round)
 {
     struct sim_node *node = context;
     struct sim *sim = node->sim;
-    sim_tell(sim, "%s begins g%" PRIu64 " as node %u of %u, world %u", node->host,
-             round->generation, round->self, round->node_count, round->world);
+    sim_trace(sim, "%s begins g%" PRIu64 " as node %u of %u, world %u", node->host,
+              round->generation, round->self, round->node_count, round->world);
     oracle_node_round(sim, node->index, round);
     sim_training_round(sim, round);
     node->acting_max = round->generation;
-    node->asked = 0;
+    node->requested = 0;
     feed(node, (struct agent_event){.kind = AGENT_ON_ROUND, .generation = round->generation});
 }
 
@@ -141,7 +141,7 @@ static void on_published(void *context, const struct ct_msg_published *answer)
 static void on_drain(void *context, const char *text)
 {
     struct sim_node *node = context;
-    sim_tell(node->sim, "%s is to leave: %s", node->host, text);
+    sim_trace(node->sim, "%s is to leave: %s", node->host, text);
     feed(node, (struct agent_event){.kind = AGENT_ON_DRAIN});
 }
 
@@ -152,8 +152,8 @@ static void on_closed(void *context, const struct ct_rdzv_result *result)
     node->result = *result;
     ct_failure_keep(&node->result.cause, &result->cause, node->cause_room,
                     sizeof(node->cause_room));
-    sim_tell(node->sim, "%s is told the end: status %d %s", node->host, result->status,
-             result->cause.text);
+    sim_trace(node->sim, "%s is told the end: status %d %s", node->host, result->status,
+              result->cause.text);
     oracle_node_closed(node->sim, node->index);
     feed(node, (struct agent_event){.kind = AGENT_ON_OVER,
                                     .generation = result->generation,
@@ -166,7 +166,7 @@ static void on_released(void *context)
 {
     struct sim_node *node = context;
     node->end = NODE_RELEASED;
-    sim_tell(node->sim, "%s is released", node->host);
+    sim_trace(node->sim, "%s is released", node->host);
     feed(node, (struct agent_event){.kind = AGENT_ON_RELEASED});
 }
 
@@ -182,7 +182,7 @@ static void on_failed(void *context, const struct ct_error *error)
     struct sim_node *node = context;
     node->end = NODE_FAILED;
     node->error = *error;
-    sim_tell(node->sim, "%s fails: %s", node->host, error->text);
+    sim_trace(node->sim, "%s fails: %s", node->host, error->text);
     feed(node, (struct agent_event){.kind = AGENT_ON_FAILED, .code = error->code});
 }
 
@@ -255,7 +255,7 @@ void sim_node_start(struct sim *sim, uint32_t index)
     node->options.id = (struct ct_id){.high = index + 1, .low = node->incarnations};
     sim->processes[sim_process(index)].alive = true;
     sim->processes[sim_process(index)].life++;
-    sim_tell(sim, "%s starts, incarnation %" PRIu64, node->host, node->incarnations);
+    sim_trace(sim, "%s starts, incarnation %" PRIu64, node->host, node->incarnations);
     const struct agent_settings settings = {
         .slots = SIM_WORKERS,
         .native = sim->survivable && !sim->programs,
@@ -288,7 +288,7 @@ void sim_node_crash(struct sim *sim, uint32_t index)
 {
     if (!sim->processes[sim_process(index)].alive)
         return;
-    sim_tell(sim, "%s dies", sim->nodes[index].host);
+    sim_trace(sim, "%s dies", sim->nodes[index].host);
     stop(sim, index);
 }
 
@@ -315,7 +315,7 @@ void sim_node_message(struct sim *sim, struct conn *conn, const struct ct_messag
     struct sim_node *node = &sim->nodes[conn->node];
     bool was_joining = node->member.phase == CT_MEMBER_JOINING;
     ct_member_message(&node->member, sim_local_ms(sim, sim_process(conn->node)), message);
-    oracle_node_told(sim, conn, message, was_joining);
+    oracle_node_informed(sim, conn, message, was_joining);
     sim_node_after(sim, conn->node);
 }
 

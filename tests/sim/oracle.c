@@ -18,21 +18,22 @@ static bool is_newest(const struct sim *sim, const struct sim_daemon *daemon)
 
 /* ---- what a daemon says ---- */
 
-static void check_epoch(struct sim *sim, const struct sim_daemon *daemon, uint64_t told)
+static void check_epoch(struct sim *sim, const struct sim_daemon *daemon, uint64_t informed)
 {
-    if (told != daemon->epoch)
-        sim_fail(sim, "S3: a daemon of epoch %" PRIu64 " speaks as %" PRIu64, daemon->epoch, told);
+    if (informed != daemon->epoch)
+        sim_fail(sim, "S3: a daemon of epoch %" PRIu64 " speaks as %" PRIu64, daemon->epoch,
+                 informed);
 }
 
 /* What ended the round: the first cause that is told of in a step. */
-static void note_cause(struct sim_daemon *daemon, unsigned cause)
+static void note_reason(struct sim_daemon *daemon, unsigned cause)
 {
     bool is_failure = cause == CT_RDZV_REASON_FAILURE || cause == CT_RDZV_REASON_LOST;
-    daemon->told_failure = daemon->told_failure || (is_failure && !daemon->told_cause);
-    daemon->told_cause = true;
+    daemon->failure_reported = daemon->failure_reported || (is_failure && !daemon->cause_reported);
+    daemon->cause_reported = true;
 }
 
-void oracle_daemon_tells(struct sim *sim, struct sim_daemon *daemon,
+void oracle_daemon_sends(struct sim *sim, struct sim_daemon *daemon,
                          const struct ct_message *message)
 {
     struct oracle *o = &sim->oracle;
@@ -46,29 +47,29 @@ void oracle_daemon_tells(struct sim *sim, struct sim_daemon *daemon,
         break;
     case CT_MSG_PREPARE:
         generation = message->prepare.generation;
-        note_cause(daemon, message->prepare.cause);
+        note_reason(daemon, message->prepare.cause);
         break;
     case CT_MSG_REVOKE:
-        note_cause(daemon, message->revoke.cause);
+        note_reason(daemon, message->revoke.cause);
         break;
     case CT_MSG_ROUND:
         check_epoch(sim, daemon, message->round.epoch);
         generation = o->committed = CT_MAX(o->committed, message->round.generation);
         break;
     case CT_MSG_CLOSE:
-        o->told_close_ms = o->told_close ? o->told_close_ms : sim->now;
-        o->told_close = true;
+        o->close_reported_ms = o->close_reported ? o->close_reported_ms : sim->now;
+        o->close_reported = true;
         break;
     case CT_MSG_PUBLISHED:
-        if (message->published.code == 0 && message->published.step >= o->told_step) {
-            o->told_generation = message->published.generation;
-            o->told_step = message->published.step;
+        if (message->published.code == 0 && message->published.step >= o->counted_step) {
+            o->counted_generation = message->published.generation;
+            o->counted_step = message->published.step;
         }
         break;
     default:
         break;
     }
-    if (generation > 0 && o->told_close && is_newest(sim, daemon)) {
+    if (generation > 0 && o->close_reported && is_newest(sim, daemon)) {
         if (ct_rdzv_phase(sim_job(daemon)) == CT_RDZV_CLOSED)
             sim_fail(sim, "S12: round %" PRIu64 " is told after the end of the job", generation);
         sim->over = true; /* another job took the name */
@@ -107,9 +108,9 @@ void oracle_daemon_restored(struct sim *sim, struct sim_daemon *daemon)
     if (ct_rdzv_roster(job)->generation < o->committed)
         sim_fail(sim, "S10: round %" PRIu64 " was told, %" PRIu64 " is known", o->committed,
                  ct_rdzv_roster(job)->generation);
-    if (ct_rdzv_published(job)->step < o->told_step)
+    if (ct_rdzv_published(job)->step < o->counted_step)
         sim_fail(sim, "S10: step %" PRIu64 " was published, step %" PRIu64 " is known",
-                 o->told_step, ct_rdzv_published(job)->step);
+                 o->counted_step, ct_rdzv_published(job)->step);
     for (uint32_t i = 0; i < sim->node_count; i++) {
         if ((o->cordoned >> i & 1u) == 0 || is_cordoned(job, sim->nodes[i].host))
             continue;
@@ -117,9 +118,9 @@ void oracle_daemon_restored(struct sim *sim, struct sim_daemon *daemon)
             sim_fail(sim, "S10: the cordon of %s is forgotten", sim->nodes[i].host);
         o->cordoned &= ~(1u << i); /* given before any record of the job: follows the first one */
     }
-    if (o->told_close && o->close_failed)
+    if (o->close_reported && o->close_failed)
         sim->over = true; /* the end is told even when it cannot be kept */
-    else if (o->told_close && ct_rdzv_phase(job) != CT_RDZV_CLOSED)
+    else if (o->close_reported && ct_rdzv_phase(job) != CT_RDZV_CLOSED)
         sim_fail(sim, "S12: the job was ended and lives again");
     daemon->phase = ct_rdzv_phase(job);
     daemon->phase_ms = sim_local_ms(sim, daemon->index);
@@ -185,14 +186,14 @@ static void check_cordons(struct sim *sim, const struct ct_rdzv_roster *roster)
 
 /* Is there somebody who knows that no step was made in the round before, for it had not even taken
  * the base? */
-static bool says_idle(const struct sim *sim, const struct ct_rdzv_roster *roster)
+static bool reports_idle(const struct sim *sim, const struct ct_rdzv_roster *roster)
 {
     const struct oracle *o = &sim->oracle;
     for (uint32_t i = 0; i < roster->count; i++) {
         const struct sim_node *node = &sim->nodes[roster->places[i].id.high - 1];
         for (uint32_t k = 0; k < o->order_count; k++)
             if (ct_id_equal(roster->places[i].id, o->order[k]) &&
-                node->incarnations == o->order[k].low && node->healed_max < o->order_generation)
+                node->incarnations == o->order[k].low && node->recovered_max < o->order_generation)
                 return true;
     }
     return false;
@@ -204,7 +205,7 @@ static void note_order(struct sim *sim, const struct ct_rdzv *job)
     const struct ct_rdzv_roster *roster = ct_rdzv_roster(job);
     CT_ASSERT(roster->count <= CT_COUNT(o->order));
     bool was_idle = o->order_generation > o->step_generation;
-    if (!o->past[roster->generation].overlaps || (was_idle && !says_idle(sim, roster)))
+    if (!o->past[roster->generation].overlaps || (was_idle && !reports_idle(sim, roster)))
         o->cut_generation = roster->generation;
     o->order_count = roster->count;
     o->order_generation = roster->generation;
@@ -224,19 +225,19 @@ static void check_losses(struct sim *sim, struct sim_daemon *daemon, const struc
     for (size_t i = 0; i < ct_rdzv_capacity(job) && i < SIM_MEMBERS; i++) {
         const struct ct_rdzv_member *member = ct_rdzv_member(job, i);
         bool was = daemon->was_member[i];
-        if (!was || member->heard_ms != daemon->heard_ms[i]) {
-            daemon->heard_ms[i] = member->heard_ms;
-            daemon->heard_stalled_ms[i] = stalled;
+        if (!was || member->received_ms != daemon->received_ms[i]) {
+            daemon->received_ms[i] = member->received_ms;
+            daemon->received_stalled_ms[i] = stalled;
         }
         daemon->was_member[i] = member->state != CT_RDZV_FREE;
         if (!was || member->state != CT_RDZV_FREE || member->leaving || member->link == 0)
             continue;
-        uint64_t silent = now - member->heard_ms;
+        uint64_t silent = now - member->received_ms;
         bool was_slow =
             daemon->phase == CT_RDZV_PREPARE && now - daemon->phase_ms >= sim->params.prepare_ms;
         /* Its own stalls cost nobody his lease (nine tenths: clocks differ); of what is shorter
          * than the time between two of its looks, in all, it cannot know. */
-        uint64_t own = (stalled - daemon->heard_stalled_ms[i]) * 9 / 10;
+        uint64_t own = (stalled - daemon->received_stalled_ms[i]) * 9 / 10;
         if (own < ct_rdzv_heartbeat_ms(&sim->params) / 2)
             own = 0;
         if (silent >= sim->params.lease_ms + own || was_slow ||
@@ -251,7 +252,7 @@ static void check_losses(struct sim *sim, struct sim_daemon *daemon, const struc
 
 static bool acts(enum ct_rdzv_phase phase)
 {
-    return phase == CT_RDZV_RUNNING || phase == CT_RDZV_HEAL;
+    return phase == CT_RDZV_RUNNING || phase == CT_RDZV_RECOVER;
 }
 
 /* Who wanted to leave, or was sent away, and is lost before it could costs nothing. */
@@ -284,21 +285,22 @@ static void check_budget(struct sim *sim, const struct sim_daemon *daemon,
     if (restarts > o->restarts + incidents)
         sim_fail(sim, "S12: %u restarts, %u at the last round: one failure counts twice", restarts,
                  o->restarts);
-    if (is_broken_off && daemon->told_failure && restarts == daemon->restarts &&
+    if (is_broken_off && daemon->failure_reported && restarts == daemon->restarts &&
         !lost_a_leaver(daemon, job))
         sim_fail(sim, "S12: a failure ended round %" PRIu64 " and was not counted",
                  ct_rdzv_roster(job)->generation);
 }
 
 /* S17: a round runs when all hold its base. */
-static void check_healed(struct sim *sim, const struct sim_daemon *daemon,
-                         const struct ct_rdzv *job)
+static void check_recovered(struct sim *sim, const struct sim_daemon *daemon,
+                            const struct ct_rdzv *job)
 {
     const struct ct_rdzv_roster *roster = ct_rdzv_roster(job);
     bool begins = daemon->phase != CT_RDZV_RUNNING && ct_rdzv_phase(job) == CT_RDZV_RUNNING;
     for (uint32_t i = 0; begins && i < roster->count; i++) {
         const struct sim_node *node = &sim->nodes[roster->places[i].id.high - 1];
-        if (node->incarnations == roster->places[i].id.low && node->healed_max < roster->generation)
+        if (node->incarnations == roster->places[i].id.low &&
+            node->recovered_max < roster->generation)
             sim_fail(sim, "S17: g%" PRIu64 " runs, and %s does not hold its base",
                      roster->generation, node->host);
     }
@@ -333,14 +335,14 @@ void oracle_daemon_step(struct sim *sim, struct sim_daemon *daemon)
         sim->coverage.rounds++;
     }
     check_losses(sim, daemon, job);
-    check_healed(sim, daemon, job);
+    check_recovered(sim, daemon, job);
     enum ct_rdzv_phase phase = ct_rdzv_phase(job);
     if (daemon->phase != phase)
         daemon->phase_ms = sim_local_ms(sim, daemon->index);
     daemon->phase = phase;
     daemon->generation = ct_rdzv_generation(job);
     daemon->restarts = ct_rdzv_restarts(job);
-    daemon->told_failure = daemon->told_cause = false;
+    daemon->failure_reported = daemon->cause_reported = false;
     if (is_newest(sim, daemon))
         o->was_closed = phase == CT_RDZV_CLOSED;
 }
@@ -398,19 +400,19 @@ static uint64_t sum_up(const struct ct_rdzv *job)
     for (size_t i = 0; i < ct_rdzv_capacity(job); i++) {
         const struct ct_rdzv_member *m = ct_rdzv_member(job, i);
         const uint64_t row[] = {
-            m->state, m->id.high, m->id.low, m->link, m->seq,    m->heard_ms,
+            m->state, m->id.high, m->id.low, m->link, m->seq,    m->received_ms,
             m->acted, m->lineage, m->step,   m->port, m->digest, m->leaving,
         };
         hash = ct_hash64(row, sizeof(row), hash);
     }
     for (uint32_t i = 0; i < ct_rdzv_roster(job)->count; i++)
         hash = hash * 3 + ct_rdzv_roster(job)->places[i].done +
-               2 * ct_rdzv_roster(job)->places[i].healed;
+               2 * ct_rdzv_roster(job)->places[i].recovered;
     return hash;
 }
 
-static bool says_nothing(const struct ct_rdzv *job, const struct conn *conn,
-                         const struct ct_message *message)
+static bool reports_nothing(const struct ct_rdzv *job, const struct conn *conn,
+                            const struct ct_message *message)
 {
     const struct ct_rdzv_member *member = speaker(job, conn, message);
     return member != NULL ? seq_of(message) <= member->seq : message->type != CT_MSG_JOIN;
@@ -423,11 +425,11 @@ bool oracle_is_void(struct sim *sim, const struct conn *conn, const struct ct_me
     const struct ct_rdzv *job = sim_job(daemon);
     if (job == NULL || seq_of(message) == 0)
         return false;
-    if (!says_nothing(job, conn, message))
+    if (!reports_nothing(job, conn, message))
         return false;
     ct_service_tick(daemon->service, sim_local_ms(sim, daemon->index)); /* time alone may */
     job = sim_job(daemon);
-    if (job == NULL || !says_nothing(job, conn, message))
+    if (job == NULL || !reports_nothing(job, conn, message))
         return false;
     *ret_before = sum_up(job);
     return true;

@@ -64,9 +64,9 @@ void sim_stage(struct sim *sim)
     sim->ends_ms = scenario->ends;
     sim->calm = sim->datagrams = sim->slow_stops = false;
     sim->survivable = true;
-    sim->look_ms = 1000;
+    sim->poll_ms = 1000;
     sim->delay_ms = 1;
-    sim->loss_permille = sim->double_permille = 0;
+    sim->loss_permille = sim->duplicate_permille = 0;
     sim->step_ms = 200;
     sim->total_steps = 0;
     for (uint32_t i = 0; i < SIM_PROCESSES; i++)

@@ -106,7 +106,7 @@ static void make_nodes(struct sim *sim)
             .node_rank = -1,
             .slurm_node = rng_chance(rng, 300) ? (int32_t)ct_rng_below(rng, SIM_NODES) : -1,
             .survivable = sim->survivable,
-            .tells_healed = true,
+            .reports_recovery = true,
             .clock = &node->clock,
         };
     }
@@ -123,11 +123,11 @@ void sim_draw_setting(struct sim *sim)
     sim->datagrams = rng_chance(rng, 500) && !sim->calm;
     sim->survivable = rng_chance(rng, 700);
     sim->programs = sim->survivable && rng_chance(rng, 250);
-    sim->look_ms = sim->calm ? 1000 : (uint32_t)sim_between(rng, 200, 8000);
+    sim->poll_ms = sim->calm ? 1000 : (uint32_t)sim_between(rng, 200, 8000);
     sim->slow_stops = rng_chance(rng, 700) && !sim->calm;
     sim->delay_ms = (uint32_t)sim_between(rng, 0, sim->calm ? 2 : 40);
     sim->loss_permille = (uint32_t)sim_between(rng, 0, 150);
-    sim->double_permille = (uint32_t)sim_between(rng, 0, 150);
+    sim->duplicate_permille = (uint32_t)sim_between(rng, 0, 150);
     sim->step_ms = (uint32_t)sim_between(rng, 50, sim->calm ? 200 : 1000) * sim->scale;
     sim->total_steps = rng_chance(rng, 200) && !sim->calm ? sim_between(rng, 1, 300) : 0;
     draw_clocks(sim);

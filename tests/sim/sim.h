@@ -12,7 +12,7 @@
  *      daemon.c    the daemons: the service; two of them when one takes over
  *      node.c      the nodes: the client of the rendezvous, the agent's core, their lives
  *      workers.c   what the agent's core decides, done to model workers
- *      training.c  what the workers do together: heal, step, finish
+ *      training.c  what the workers do together: recover, step, finish
  *      oracle.c    the invariants of what the daemons do and say, checked after
  *                  every event
  *      history.c   the invariants of what the nodes and their workers live
@@ -57,7 +57,7 @@ enum event_kind {
     EV_TIMER,       /* process a: its timer b (a serial number) fires */
     EV_TICK,        /* daemon a has read what had arrived when its timer fired */
     EV_STALL,       /* fault a: it stands still once more */
-    EV_LOOK,        /* daemon a looks for a newer one */
+    EV_POLL,        /* daemon a looks for a newer one */
     EV_CONNECT,     /* node a tries to connect, attempt b */
     EV_OPENED,      /* connection a is open at side b */
     EV_DELIVER,     /* chunk a (see net.c) arrives */
@@ -72,10 +72,10 @@ enum event_kind {
     EV_DONE,        /* the agent of node a learns that its workers have finished round b */
     EV_FAULT_BEGIN, /* fault a */
     EV_FAULT_END,
-    EV_CALM,  /* what fault a of a calm run may have cost is counted */
-    EV_START, /* process a starts (again) */
-    EV_QUIET, /* all has been well for long */
-    EV_HEAL,  /* from now on nothing goes wrong */
+    EV_CALM,       /* what fault a of a calm run may have cost is counted */
+    EV_START,      /* process a starts (again) */
+    EV_QUIET,      /* all has been well for long */
+    EV_FAULTS_END, /* from now on nothing goes wrong */
     EV_KINDS,
 };
 
@@ -172,16 +172,16 @@ struct sim_daemon {
                             record ... */
     bool fenced;         /* ... or found that a newer daemon has the journal */
 
-    /* What the oracle saw at its last step. */
+    /* The oracle's observations at its last step. */
     enum ct_rdzv_phase phase;
     uint64_t phase_ms; /* when it last changed, by its clock */
     uint64_t generation;
     uint32_t restarts;
     bool was_member[SIM_MEMBERS]; /* by number */
-    uint64_t heard_ms[SIM_MEMBERS];
-    uint64_t heard_stalled_ms[SIM_MEMBERS]; /* the daemon's stalls by then */
-    bool told_cause;                        /* in this step: a round is over ... */
-    bool told_failure;                      /* ... because of a failure or loss */
+    uint64_t received_ms[SIM_MEMBERS];
+    uint64_t received_stalled_ms[SIM_MEMBERS]; /* the daemon's stalls by then */
+    bool cause_reported;                       /* in this step: a round is over ... */
+    bool failure_reported;                     /* ... because of a failure or loss */
 };
 
 struct state {
@@ -220,7 +220,7 @@ struct sim_node {
     struct state state;
     uint64_t done_step;    /* at which they ended well; 0: they have not */
     uint64_t acting;       /* the round that they act in, 0: none */
-    uint64_t asked;        /* to be promised */
+    uint64_t requested;    /* to be promised */
     bool boundary;         /* they stop after this step */
     bool stopped;          /* they wait at the boundary */
     uint64_t ends_ms;      /* when somebody first asked for its end, or the job's came */
@@ -228,9 +228,9 @@ struct sim_node {
     uint64_t digest;       /* of that */
     uint64_t promised_max;
     uint64_t acting_max;
-    uint64_t healed_max; /* the newest round whose state they held */
-    uint64_t epoch;      /* the newest it was welcomed by */
-    uint32_t untold;     /* answers in a row that see it as asked, and it was not */
+    uint64_t recovered_max; /* the newest round whose state they held */
+    uint64_t epoch;         /* the newest it was welcomed by */
+    uint32_t untold;        /* answers in a row that see it as asked, and it was not */
     enum node_end end;
     struct ct_rdzv_result result;
     char cause_room[CT_FAILURE_ROOM(CT_FAILURE_TEXT_BYTES)]; /* of the result's */
@@ -249,7 +249,7 @@ struct training {
     uint64_t published_generation; /* the newest when the round was made */
     uint64_t published_step;
     struct state base;      /* what all take; lineage 0: not looked at yet */
-    bool healed;            /* all hold it */
+    bool recovered;         /* all hold it */
     uint64_t boundary_step; /* they stop after it; 0: none */
     uint64_t done_ms;       /* when the last of them ends, or ended */
 };
@@ -276,7 +276,7 @@ struct fault {
     bool skipped; /* when a failing list is shortened */
 };
 
-/* A run that tells a story, see scenario.c. */
+/* A scripted run, see scenario.c. */
 struct scenario {
     const char *name;
     uint32_t nodes, nodes_min, nodes_max, last_nodes; /* those from last_nodes on come late */
@@ -302,10 +302,10 @@ struct past {
 struct oracle {
     uint64_t generation; /* highest told */
     uint64_t committed;  /* highest told in a ROUND */
-    bool told_close;
-    uint64_t told_close_ms; /* for the first time */
-    bool close_failed;      /* ... but the disk did not take the result (yet) */
-    uint64_t epoch;         /* of the newest daemon */
+    bool close_reported;
+    uint64_t close_reported_ms; /* for the first time */
+    bool close_failed;          /* ... but the disk did not take the result (yet) */
+    uint64_t epoch;             /* of the newest daemon */
     struct past past[SIM_ROUNDS];
     uint32_t order_count;
     struct ct_id order[SIM_MEMBERS]; /* the last committed roster */
@@ -322,11 +322,11 @@ struct oracle {
     uint64_t digest_step;
     bool has_digest;
     struct ct_rdzv_publication published; /* the newest on record, whichever daemon's */
-    uint64_t told_generation;             /* the newest that was told to count */
-    uint64_t told_step;
+    uint64_t counted_generation;          /* the newest that was told to count */
+    uint64_t counted_step;
     uint32_t cordoned; /* nodes whose hosts are, as operators were told: a bit set */
     uint64_t cordoned_generation[SIM_NODES]; /* the round that was known then */
-    uint64_t quiet_generation;               /* at 3/4 of the healed phase */
+    uint64_t quiet_generation;               /* at 3/4 of the phase without faults */
     uint64_t wall_reads;                     /* by cores, of a clock that jumps */
     uint64_t starts;                         /* of nodes */
     uint64_t breaks;                         /* of connections */
@@ -368,20 +368,20 @@ struct sim {
     uint32_t node_count;
     struct ct_rdzv_params params;
     uint32_t scale;     /* of all times: 1, or SIM_LONG */
-    uint64_t faults_ms; /* when all is healed */
+    uint64_t faults_ms; /* when faults end */
     uint64_t ends_ms;   /* when the run is over */
     bool calm;          /* a good network, and one fault after the other: nothing may be
                            wasted */
     bool datagrams;     /* messages one by one, lost, doubled and out of order */
     bool survivable;
     bool programs;     /* of these, some that say themselves when they can live on */
-    uint32_t look_ms;  /* how often a daemon looks for a newer one */
+    uint32_t poll_ms;  /* how often a daemon looks for a newer one */
     bool slow_stops;   /* some workers take long to stop, or too long */
     uint32_t delay_ms; /* mean, one way */
-    uint32_t loss_permille, double_permille;
+    uint32_t loss_permille, duplicate_permille;
     uint32_t step_ms;
     uint64_t total_steps; /* 0: without end */
-    bool healed;
+    bool faults_ended;
     bool over; /* the job has ended and all its nodes know */
 
     struct chunk *chunks;
@@ -429,16 +429,16 @@ void sim_arm(struct sim *sim, uint32_t process, uint64_t due);
 /* A process stands still until then. */
 void sim_pause(struct sim *sim, uint32_t process, uint64_t until);
 
-/* One line of the transcript, hashed always; sim_tell's lines are the story,
+/* One line of the transcript, hashed always; sim_trace's lines are the story,
  * too. */
 void sim_log(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void sim_tell(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void sim_trace(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* An invariant is broken: the run ends. */
 void sim_fail(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Run from beginning to end what sim->seed and sim->scenario say; faults in
- * `skip` (a bit set) are left out. The caller has zeroed the rest. */
+/* Run sim->seed or sim->scenario from beginning to end; faults in `skip` (a bit set) are left out.
+ * The caller has zeroed the rest. */
 void sim_run(struct sim *sim, uint64_t skip);
 void sim_free(struct sim *sim);
 
@@ -453,7 +453,7 @@ void sim_draw_faults(struct sim *sim, uint64_t skip);
 void sim_fault_begin(struct sim *sim, struct fault *fault);
 void sim_fault_end(struct sim *sim, struct fault *fault);
 void sim_stall(struct sim *sim, struct fault *fault);
-void sim_heal(struct sim *sim);
+void sim_end_faults(struct sim *sim);
 void sim_fault_print(const struct fault *fault, char *text, size_t room);
 
 /* ---- net.c ---- */
@@ -472,8 +472,7 @@ void sim_net_free(struct sim *sim);
 
 /* ---- disk.c ---- */
 
-/* Create the file of the next tenure, which nobody else can have then. Returns
- * its epoch. */
+/* Create the file of the next tenure exclusively. Returns its epoch. */
 uint64_t sim_disk_claim(struct sim *sim);
 
 /* Replay the newest file with content into the daemon's service. */
@@ -495,7 +494,7 @@ void sim_daemon_start(struct sim *sim, uint32_t index);
 void sim_daemon_crash(struct sim *sim, uint32_t index);
 void sim_daemon_timer(struct sim *sim, uint32_t index);
 void sim_daemon_tick(struct sim *sim, uint32_t index);
-void sim_daemon_look(struct sim *sim, uint32_t index);
+void sim_daemon_poll(struct sim *sim, uint32_t index);
 void sim_daemon_opened(struct sim *sim, struct conn *conn);
 void sim_daemon_message(struct sim *sim, struct conn *conn, const struct ct_message *message);
 void sim_daemon_closed(struct sim *sim, struct conn *conn, bool silent);
@@ -516,13 +515,13 @@ void sim_node_timer(struct sim *sim, uint32_t index);
 void sim_node_after(struct sim *sim, uint32_t index); /* any call into its member */
 void sim_node_message(struct sim *sim, struct conn *conn, const struct ct_message *message);
 
-/* An event for the agent's core of the node, and what it decides. */
+/* Feed an event to the node's agent core and carry out its actions. */
 void sim_node_feed(struct sim *sim, uint32_t index, const struct agent_event *event);
 void sim_node_signal(struct sim *sim, uint32_t index, int number);
 
 /* ---- workers.c ---- */
 
-/* Carry out what the core has decided. */
+/* Carry out one action of the core. */
 void sim_workers_do(struct sim *sim, uint32_t index, enum agent_action action,
                     const struct agent_event *event);
 
@@ -546,7 +545,7 @@ void sim_workers_at_boundary(struct sim *sim, uint32_t index);
 void sim_workers_done(struct sim *sim, uint32_t index, uint64_t generation);
 
 /* They hold the base of the round that they act in. */
-void sim_workers_healed(struct sim *sim, uint32_t index);
+void sim_workers_recovered(struct sim *sim, uint32_t index);
 
 /* One of them, rank 0, has a checkpoint of a step that all have completed. */
 void sim_workers_publish(struct sim *sim, uint32_t index, uint64_t step, uint64_t digest);
@@ -565,7 +564,7 @@ void sim_coverage_print(const struct coverage *c);
 
 /* ---- oracle.c ---- */
 void oracle_daemon_step(struct sim *sim, struct sim_daemon *daemon);
-void oracle_daemon_tells(struct sim *sim, struct sim_daemon *daemon,
+void oracle_daemon_sends(struct sim *sim, struct sim_daemon *daemon,
                          const struct ct_message *message);
 void oracle_daemon_restored(struct sim *sim, struct sim_daemon *daemon);
 
@@ -578,11 +577,11 @@ void oracle_was_void(struct sim *sim, const struct conn *conn, const struct ct_m
 
 /* ---- history.c ---- */
 void oracle_node_round(struct sim *sim, uint32_t index, const struct ct_round *round);
-void oracle_node_told(struct sim *sim, const struct conn *conn, const struct ct_message *message,
-                      bool was_joining);
+void oracle_node_informed(struct sim *sim, const struct conn *conn,
+                          const struct ct_message *message, bool was_joining);
 void oracle_node_closed(struct sim *sim, uint32_t index);
 void oracle_base(struct sim *sim);
-void oracle_healed(struct sim *sim);
+void oracle_recovered(struct sim *sim);
 void oracle_step(struct sim *sim, uint32_t index);
 
 /* A publication is on record. */
@@ -594,7 +593,7 @@ void oracle_calm_out(struct sim *sim, const struct fault *fault);
 void oracle_calm_ordered(struct sim *sim, const struct fault *fault);
 void oracle_calm_left(struct sim *sim, const struct fault *fault);
 void oracle_calm_end(struct sim *sim, const struct fault *fault);
-void oracle_quiet(struct sim *sim); /* at 3/4 of the healed phase */
+void oracle_quiet(struct sim *sim); /* at 3/4 of the phase without faults */
 void oracle_end(struct sim *sim);
 
 #endif

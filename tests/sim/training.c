@@ -81,15 +81,15 @@ static bool is_last(const struct sim *sim, uint64_t step)
     return sim->total_steps > 0 && step >= sim->total_steps;
 }
 
-static void heal_member(struct sim *sim, uint32_t index)
+static void recover_member(struct sim *sim, uint32_t index)
 {
     const struct training *t = &sim->training;
     sim->nodes[index].state = t->base;
-    sim_workers_healed(sim, index);
+    sim_workers_recovered(sim, index);
 }
 
 /* Some members take the base, the others at the next opportunity. */
-static void heal(struct sim *sim)
+static void recover(struct sim *sim)
 {
     struct training *t = &sim->training;
     uint32_t left = 0;
@@ -98,17 +98,17 @@ static void heal(struct sim *sim)
         t->base = find_base(sim);
     }
     for (uint32_t i = 0; i < t->count; i++) {
-        if (sim->nodes[t->nodes[i]].healed_max == t->generation)
+        if (sim->nodes[t->nodes[i]].recovered_max == t->generation)
             continue;
         if (rng_chance(&sim->work_rng, 700))
-            heal_member(sim, t->nodes[i]);
+            recover_member(sim, t->nodes[i]);
         else
             left++;
     }
     if (left > 0)
         return;
-    oracle_healed(sim);
-    t->healed = true;
+    oracle_recovered(sim);
+    t->recovered = true;
     for (uint32_t i = 0; i < t->count && is_last(sim, t->base.step); i++)
         finish(sim, t->nodes[i]);
 }
@@ -147,8 +147,8 @@ void sim_training_step(struct sim *sim)
     sim_schedule(sim, sim->now + sim->step_ms, EV_STEP, 0, 0);
     if (!is_complete(sim))
         return;
-    if (!sim->training.healed)
-        heal(sim);
+    if (!sim->training.recovered)
+        recover(sim);
     else
         step(sim);
 }

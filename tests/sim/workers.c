@@ -37,7 +37,7 @@ static void schedule_ready(struct sim *sim, uint32_t index, uint32_t worker, uin
 {
     const struct sim_node *node = &sim->nodes[index];
     uint64_t delay = 1 + ct_rng_below(&sim->work_rng, most_ms);
-    bool slow = !sim->healed && sim->slow_stops;
+    bool slow = !sim->faults_ended && sim->slow_stops;
     if (!node->alive[worker] || !sim->survivable || node->survivors[worker].idle)
         return;
     if (slow && rng_chance(&sim->work_rng, 20))
@@ -109,7 +109,7 @@ static void stop(struct sim *sim, uint32_t index)
     node->acting = 0;
     for (uint32_t i = 0; i < SIM_WORKERS; i++) {
         uint64_t delay = 1 + ct_rng_below(&sim->work_rng, LEAVE_MS);
-        if (!sim->healed && sim->slow_stops && rng_chance(&sim->work_rng, 30))
+        if (!sim->faults_ended && sim->slow_stops && rng_chance(&sim->work_rng, 30))
             delay += ct_rng_below(&sim->work_rng, sim->params.prepare_ms * 5 / 4);
         if (node->alive[i])
             sim_schedule(sim, sim->now + delay, EV_GONE, index, sim_worker_tag(node, i));
@@ -193,7 +193,8 @@ void sim_worker_crash(struct sim *sim, uint32_t index)
     bool both = rng_chance(&sim->work_rng, 500);
     if (!sim->processes[sim_process(index)].alive || !node->running)
         return;
-    sim_tell(sim, "%s of %s die%s", both ? "the workers" : "a worker", node->host, both ? "" : "s");
+    sim_trace(sim, "%s of %s die%s", both ? "the workers" : "a worker", node->host,
+              both ? "" : "s");
     crash(sim, index, first);
     if (both)
         crash(sim, index, 1 - first);
@@ -222,7 +223,7 @@ void sim_workers_done(struct sim *sim, uint32_t index, uint64_t generation)
 static void start_fails(struct sim *sim, uint32_t index)
 {
     struct sim_node *node = &sim->nodes[index];
-    sim_tell(sim, "%s cannot start a worker", node->host);
+    sim_trace(sim, "%s cannot start a worker", node->host);
     stop(sim, index);
     sim_node_feed(sim, index,
                   &(struct agent_event){
@@ -235,7 +236,7 @@ static void begin(struct sim *sim, uint32_t index)
 {
     struct sim_node *node = &sim->nodes[index];
     const struct training *t = &sim->training;
-    bool fails = !sim->calm && !sim->healed && rng_chance(&sim->fault_rng, 1) &&
+    bool fails = !sim->calm && !sim->faults_ended && rng_chance(&sim->fault_rng, 1) &&
                  rng_chance(&sim->fault_rng, 300);
     if (node->stopping)
         sim_fail(sim, "A1: %s begins g%" PRIu64 " while its workers are being ended", node->host,
@@ -303,18 +304,18 @@ static void promise(struct sim *sim, uint32_t index)
     ct_member_prepared(&node->member, &prepared);
 }
 
-void sim_workers_healed(struct sim *sim, uint32_t index)
+void sim_workers_recovered(struct sim *sim, uint32_t index)
 {
     struct sim_node *node = &sim->nodes[index];
-    node->healed_max = node->acting;
+    node->recovered_max = node->acting;
     for (uint32_t i = 0; i < SIM_WORKERS; i++) {
         node->holds[i] = true;
         if (sim->programs) /* a program says so before it takes a state */
             sim_worker_ready(sim, index, sim_worker_tag(node, i) | SIM_WORKER_ABLE);
         sim_node_feed(sim, index,
-                      &(struct agent_event){.kind = AGENT_ON_HEALED,
+                      &(struct agent_event){.kind = AGENT_ON_RECOVERED,
                                             .local_rank = i,
-                                            .generation = node->healed_max});
+                                            .generation = node->recovered_max});
     }
 }
 
@@ -431,10 +432,10 @@ void sim_workers_do(struct sim *sim, uint32_t index, enum agent_action action,
     case AGENT_DO_INQUIRE:
         later(sim, index, INQUIRY_MS, AGENT_ON_INQUIRED);
         break;
-    case AGENT_DO_SEND_HEALED:
+    case AGENT_DO_SEND_RECOVERED:
         if (!all_hold(node))
-            sim_fail(sim, "S17: %s is healed, and not all of its workers are", node->host);
-        ct_member_healed(&node->member, node->core.running);
+            sim_fail(sim, "S17: %s has recovered, and not all of its workers have", node->host);
+        ct_member_state_recovered(&node->member, node->core.running);
         break;
     case AGENT_DO_SEND_DONE:
         ct_member_done(&node->member, node->core.finished);

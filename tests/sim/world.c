@@ -69,7 +69,7 @@ static uint32_t process_of(const struct sim *sim, enum event_kind kind, uint32_t
     switch (kind) {
     case EV_TIMER:
     case EV_TICK:
-    case EV_LOOK:
+    case EV_POLL:
         return a;
     case EV_CONNECT:
     case EV_READY:
@@ -142,8 +142,8 @@ void sim_pause(struct sim *sim, uint32_t process, uint64_t until)
     if (until <= from)
         return;
     /* What is shorter than the time between two of its looks is not noticed. */
-    uint64_t look = p->paused_until <= sim->now ? ct_rdzv_heartbeat_ms(&sim->params) / 2 + 1 : 0;
-    p->stalled_ms += until - from > look ? until - from - look : 0;
+    uint64_t poll = p->paused_until <= sim->now ? ct_rdzv_heartbeat_ms(&sim->params) / 2 + 1 : 0;
+    p->stalled_ms += until - from > poll ? until - from - poll : 0;
     p->paused_until = until;
 }
 
@@ -173,7 +173,7 @@ void sim_log(struct sim *sim, const char *format, ...)
     va_end(list);
 }
 
-void sim_tell(struct sim *sim, const char *format, ...)
+void sim_trace(struct sim *sim, const char *format, ...)
 {
     va_list list;
     va_start(list, format);
@@ -214,7 +214,7 @@ static void on_timer(struct sim *sim, uint32_t process, uint64_t serial)
         sim_node_timer(sim, process - SIM_DAEMONS);
 }
 
-static void look_at_calm(struct sim *sim, const struct fault *fault, uint64_t what)
+static void check_calm(struct sim *sim, const struct fault *fault, uint64_t what)
 {
     if (what == 0)
         oracle_calm_end(sim, fault);
@@ -261,8 +261,8 @@ static void happen(struct sim *sim, const struct event *event)
     case EV_STALL:
         sim_stall(sim, &sim->faults[event->a]);
         break;
-    case EV_LOOK:
-        sim_daemon_look(sim, event->a);
+    case EV_POLL:
+        sim_daemon_poll(sim, event->a);
         break;
     case EV_CONNECT:
         sim_try_connect(sim, event->a, event->b);
@@ -292,7 +292,7 @@ static void happen(struct sim *sim, const struct event *event)
         sim_fault_end(sim, &sim->faults[event->a]);
         break;
     case EV_CALM:
-        look_at_calm(sim, &sim->faults[event->a], event->b);
+        check_calm(sim, &sim->faults[event->a], event->b);
         break;
     case EV_START:
         start_process(sim, event->a);
@@ -300,8 +300,8 @@ static void happen(struct sim *sim, const struct event *event)
     case EV_QUIET:
         oracle_quiet(sim);
         break;
-    case EV_HEAL:
-        sim_heal(sim);
+    case EV_FAULTS_END:
+        sim_end_faults(sim);
         break;
     default:
         happen_to_workers(sim, event);
@@ -339,7 +339,7 @@ static void begin(struct sim *sim, uint64_t skip)
         sim_draw_faults(sim, skip);
     sim_schedule(sim, 0, EV_START, 0, 0);
     sim_schedule(sim, 0, EV_STEP, 0, 0);
-    sim_schedule(sim, sim->faults_ms, EV_HEAL, 0, 0);
+    sim_schedule(sim, sim->faults_ms, EV_FAULTS_END, 0, 0);
     sim_schedule(sim, sim->faults_ms + (sim->ends_ms - sim->faults_ms) * 3 / 4, EV_QUIET, 0, 0);
 }
 

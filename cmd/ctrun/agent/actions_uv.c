@@ -19,13 +19,13 @@ enum { INQUIRY_MS = 500 };
 static void do_note_failure(struct node *node, const struct agent_event *event)
 {
     (void)event;
-    words_failure(node, &node->failing);
+    show_failure(node, &node->failing);
 }
 
 static void do_note_casualty(struct node *node, const struct agent_event *event)
 {
     (void)event;
-    words_casualty(node, &node->failing);
+    show_casualty(node, &node->failing);
 }
 
 static uint64_t wall_ms(void)
@@ -79,7 +79,7 @@ static void do_send_failure(struct node *node, const struct agent_event *event)
     if (event->kind != AGENT_ON_FAILURE)
         return;
     if (failing->code != 0 && failing->signal == 0) /* in the worker's own words */
-        inquiry_told(node->inquiry, (uint32_t)failing->rank);
+        inquiry_reported(node->inquiry, (uint32_t)failing->rank);
     if (failing->code != CT_EHUNG)
         inquiry_dead(node->inquiry, (uint32_t)failing->rank);
 }
@@ -112,7 +112,7 @@ static void do_blame_network(struct node *node, const struct agent_event *event)
         "it lost its connections to other ranks, and no rank was reported to have ended");
 
     (void)event;
-    words_failure(node, &failure);
+    show_failure(node, &failure);
     send_failure(node, node->round->generation, &failure.record);
 }
 
@@ -123,17 +123,17 @@ static void do_keep(struct node *node, const struct agent_event *event)
     ct_workers_keep(node->workers, event->local_rank);
 }
 
-static void do_send_healed(struct node *node, const struct agent_event *event)
+static void do_send_recovered(struct node *node, const struct agent_event *event)
 {
     (void)event;
-    ct_agent_healed(node->agent, node->core.running);
+    ct_agent_state_recovered(node->agent, node->core.running);
 }
 
 static void do_send_done(struct node *node, const struct agent_event *event)
 {
     (void)event;
     ct_agent_done(node->agent, node->core.finished);
-    words_waiting(node, "the workers of this node are done; waiting for the other nodes");
+    show_waiting(node, "the workers of this node are done; waiting for the other nodes");
 }
 
 static void do_leave(struct node *node, const struct agent_event *event)
@@ -145,8 +145,8 @@ static void do_leave(struct node *node, const struct agent_event *event)
 static void do_note_end(struct node *node, const struct agent_event *event)
 {
     (void)event;
-    words_waiting(node, NULL);
-    words_keep_cause(node);
+    show_waiting(node, NULL);
+    keep_failure_cause(node);
 }
 
 /* ---- what the workers are told -------------------------------------------------------------- */
@@ -222,19 +222,19 @@ static void do_promise(struct node *node, const struct agent_event *event)
     ct_agent_prepared(node->agent, &prepared);
 }
 
-static void say_round(struct node *node, uint32_t restarts_before)
+static void report_round(struct node *node, uint32_t restarts_before)
 {
-    words_waiting(node, NULL);
+    show_waiting(node, NULL);
     if (!node->took_part) {
-        words_joined(node);
+        show_joined(node);
         return; /* what happened before this node came is not its story */
     }
     health_watch(node->health);
     if (node->round->restarts > restarts_before) {
-        words_restart(node, node->core.living);
-        health_look(node->health);
+        show_restart(node, node->core.living);
+        health_probe(node->health);
     } else if (node->core.living > 0) {
-        words_regroup(node, node->core.living);
+        show_regroup(node, node->core.living);
     }
 }
 
@@ -291,7 +291,7 @@ static void do_begin(struct node *node, const struct agent_event *event)
     node->restarts = round->restarts;
     node->place = (int)round->self;
     node->log.node = node->server_log.node = &node->place;
-    say_round(node, restarts_before);
+    report_round(node, restarts_before);
     node->took_part = true;
     ct_arena_deinit(&node->round_arena);
     const struct ct_wire_place *places = round_places(round, &node->round_arena);
@@ -351,7 +351,7 @@ static void on_flushed(void *context)
 {
     struct node *node = context;
 
-    words_waiting(node, NULL);
+    show_waiting(node, NULL);
     node_feed(node, &(struct agent_event){.kind = AGENT_ON_FLUSHED});
 }
 
@@ -363,7 +363,7 @@ static void do_flush(struct node *node, const struct agent_event *event)
     const struct agent_core *core = &node->core;
     uint64_t grace_ms = core->settings.grace_ms;
     struct ct_flush flush = {
-        .patience_ms = core->hurry ? 0 : grace_ms,
+        .patience_ms = core->forced ? 0 : grace_ms,
         .until_ms = core->stopped_by != 0 ? core->stopped_at_ms + grace_ms : UINT64_MAX,
         .flushed = on_flushed,
         .context = node,
@@ -374,17 +374,17 @@ static void do_flush(struct node *node, const struct agent_event *event)
         on_flushed(node);
         return;
     }
-    words_waiting(node, "waiting for the disk to take what the workers have printed");
+    show_waiting(node, "waiting for the disk to take what the workers have printed");
     ct_log_files_flush(ct_workers_files(node->workers), &flush);
 }
 
 static void do_report(struct node *node, const struct agent_event *event)
 {
     (void)event;
-    words_closing(node);
+    show_end(node);
 }
 
-static void do_say_drain_late(struct node *node, const struct agent_event *event)
+static void do_report_drain_late(struct node *node, const struct agent_event *event)
 {
     (void)event;
     ct_log_event(&node->log, CT_LOG_WARN, "drain_late",
@@ -393,13 +393,13 @@ static void do_say_drain_late(struct node *node, const struct agent_event *event
                  (unsigned long long)node->core.settings.grace_ms);
 }
 
-static void do_say_stays(struct node *node, const struct agent_event *event)
+static void do_report_stays(struct node *node, const struct agent_event *event)
 {
     (void)event;
-    words_stay(node);
+    show_staying(node);
 }
 
-static void do_say_lingers(struct node *node, const struct agent_event *event)
+static void do_report_waits(struct node *node, const struct agent_event *event)
 {
     size_t links = ct_rdzv_server_links(node->host.server);
     char text[96];
@@ -407,13 +407,13 @@ static void do_say_lingers(struct node *node, const struct agent_event *event)
     (void)event;
     (void)snprintf(text, sizeof text, "waiting for %zu other node%s to leave the rendezvous here",
                    links, links == 1 ? "" : "s");
-    words_waiting(node, text);
+    show_waiting(node, text);
 }
 
-static void do_say_needed(struct node *node, const struct agent_event *event)
+static void do_report_needed(struct node *node, const struct agent_event *event)
 {
     (void)event;
-    words_still_needed(node, node->core.signal);
+    show_still_needed(node, node->core.signal);
 }
 
 static void on_server_stopped(void *context)
@@ -433,7 +433,7 @@ static void do_stop_server(struct node *node, const struct agent_event *event)
 static void do_close(struct node *node, const struct agent_event *event)
 {
     (void)event;
-    words_waiting(node, NULL);
+    show_waiting(node, NULL);
     signals_close(node);
     guard_close(node);
     uv_close((uv_handle_t *)&node->timer, NULL);

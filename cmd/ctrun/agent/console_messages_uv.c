@@ -14,11 +14,11 @@ static void on_notice(uv_timer_t *timer)
 {
     struct node *node = timer->data;
 
-    node->waiting.said_ms = uv_now(&node->loop);
+    node->waiting.waiting_shown_ms = uv_now(&node->loop);
     ct_log_event(&node->log, CT_LOG_INFO, "waiting", "%s", node->waiting.text);
 }
 
-void words_waiting(struct node *node, const char *text)
+void show_waiting(struct node *node, const char *text)
 {
     uint64_t now_ms = uv_now(&node->loop);
 
@@ -32,12 +32,12 @@ void words_waiting(struct node *node, const char *text)
     if (node->waiting.text[0] == '\0')
         node->waiting.since_ms = now_ms;
     (void)ct_str_copy(node->waiting.text, sizeof node->waiting.text, text);
-    uint64_t due_ms = CT_MAX(node->waiting.since_ms, node->waiting.said_ms) + WAIT_MS;
+    uint64_t due_ms = CT_MAX(node->waiting.since_ms, node->waiting.waiting_shown_ms) + WAIT_MS;
     (void)uv_timer_start(&node->waiting.timer, on_notice, due_ms > now_ms ? due_ms - now_ms : 0, 0);
 }
 
 /* Keep what happened, for the words about the restart. */
-void words_failure(struct node *node, const struct ct_worker_failure *failure)
+void show_failure(struct node *node, const struct ct_worker_failure *failure)
 {
     if (node->report.generation == node->round->generation)
         return; /* the first of a round is its cause */
@@ -49,7 +49,7 @@ void words_failure(struct node *node, const struct ct_worker_failure *failure)
                             failure->sentence);
 }
 
-void words_casualty(struct node *node, const struct ct_worker_failure *failure)
+void show_casualty(struct node *node, const struct ct_worker_failure *failure)
 {
     const struct job *job = node->job;
     uint64_t generation = node->core.running;
@@ -71,7 +71,7 @@ static const char *of_this_node(const struct node *node)
     return node->round->node_count > 1 ? " of this node" : "";
 }
 
-void words_joined(struct node *node)
+void show_joined(struct node *node)
 {
     const struct ct_round *round = node->round;
 
@@ -81,7 +81,7 @@ void words_joined(struct node *node)
                      round->self, round->node_count, round->world);
 }
 
-void words_restart(struct node *node, uint32_t survivors)
+void show_restart(struct node *node, uint32_t survivors)
 {
     const struct ct_round *round = node->round;
     const char *who = node->reason == CT_RDZV_REASON_LOST ? "another node was lost"
@@ -104,7 +104,7 @@ void words_restart(struct node *node, uint32_t survivors)
                      round->restarts, round->max_restarts);
 }
 
-void words_regroup(struct node *node, uint32_t survivors)
+void show_regroup(struct node *node, uint32_t survivors)
 {
     const struct ct_round *round = node->round;
     const char *s = survivors == 1 ? "s" : "";

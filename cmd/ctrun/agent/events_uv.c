@@ -11,7 +11,7 @@
 
 static void on_waiting(void *context, const char *text)
 {
-    words_waiting(context, text);
+    show_waiting(context, text);
 }
 
 static void on_prepare(void *context, uint64_t generation, enum ct_rdzv_reason reason,
@@ -61,9 +61,9 @@ static void on_drain(void *context, const char *text)
     node_feed(node, &(struct agent_event){.kind = AGENT_ON_DRAIN});
 }
 
-static void on_look(void *context, const struct ct_msg_flight_query *look)
+static void on_flight_query(void *context, const struct ct_msg_flight_query *query)
 {
-    recorders_tell(context, look);
+    recorders_reply(context, query);
 }
 
 static void on_closed(void *context, const struct ct_rdzv_result *result)
@@ -128,7 +128,7 @@ const struct ct_agent_callbacks node_agent_callbacks = {
     .on_store_reply = messages_store_reply,
     .on_published = on_published,
     .on_drain = on_drain,
-    .on_look = on_look,
+    .on_flight_query = on_flight_query,
     .on_closed = on_closed,
     .on_released = on_released,
     .on_link = on_link,

@@ -24,14 +24,14 @@ void failures_deinit(struct failures *failures);
 void failures_add(struct failures *failures, uint64_t generation,
                   const struct ct_worker_failure *failure);
 
-/* Those of other nodes, as the rendezvous tells them when the job has ended. */
+/* Add the failures of other nodes, from the job's result. */
 void failures_add_others(struct failures *failures, const struct ct_rdzv_result *result);
 
-/* The one of this rank, NULL for none. */
+/* Return the failure of this rank, NULL if none. */
 const struct ct_worker_failure *failures_of(const struct failures *failures, uint64_t generation,
                                             int32_t rank);
 
-/* Write what an error file says of this failure to `path`, in one piece or not at all. */
+/* Write the failure as an error file to `path`, atomically; on failure no file is left. */
 void failures_write(const struct ct_wire_failure *failure, const char *path);
 
 #endif

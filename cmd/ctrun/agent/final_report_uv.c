@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-void words_keep_cause(struct node *node)
+void keep_failure_cause(struct node *node)
 {
     const struct ct_wire_failure *cause = &node->report.result.cause;
 
@@ -141,7 +141,7 @@ static void find_same(const struct node *node, const struct ct_worker_failure *r
     summary->also = names;
 }
 
-static void tell_failure(struct node *node)
+static void report_failure(struct node *node)
 {
     const struct ct_rdzv_result *result = &node->report.result;
     const struct ct_worker_failure root = root_of(node);
@@ -211,7 +211,7 @@ static void print_checkpoint(const struct node *node, char *to, size_t size)
 }
 
 /* A worker that was to end in order has not. */
-static void tell_unstopped(struct node *node)
+static void report_unstopped(struct node *node)
 {
     struct ct_summary summary = {.cause = node->report.unstopped, .node = -1};
     struct ct_buf *lines = ct_console_lines(node->console, CT_CONSOLE_ERR);
@@ -235,7 +235,7 @@ static const char *after_release(const struct node *node)
                                 : "this node left, the job continues";
 }
 
-static void tell_stop(struct node *node)
+static void report_stop(struct node *node)
 {
     const char *why = node->core.requeue ? " to be queued again" : "";
     char name[32], killed[64] = "";
@@ -243,7 +243,7 @@ static void tell_stop(struct node *node)
     if (node->core.stopped_by == SIGPIPE)
         return; /* whoever read this has gone */
     (void)ct_signal_name(node->core.stopped_by, name, sizeof name);
-    if (node->core.killed > 0 && !node->core.hurry)
+    if (node->core.killed > 0 && !node->core.forced)
         (void)snprintf(killed, sizeof killed, ", %u of them killed after launch.grace",
                        node->core.killed);
     if (node->core.stopped_count == 0)
@@ -258,7 +258,7 @@ static void tell_stop(struct node *node)
                      node->core.released ? after_release(node) : "");
 }
 
-static void tell_losses(const struct ct_output_losses *losses, const struct ct_log *log)
+static void report_losses(const struct ct_output_losses *losses, const struct ct_log *log)
 {
     if (losses->count == 0)
         return;
@@ -270,12 +270,12 @@ static void tell_losses(const struct ct_output_losses *losses, const struct ct_l
 static const char stays[] =
     "this node's workers left; it stays as the rendezvous until the job ends";
 
-void words_stay(struct node *node)
+void show_staying(struct node *node)
 {
     ct_log_event(&node->log, CT_LOG_INFO, "stays", "%s", stays);
 }
 
-void words_still_needed(struct node *node, int signal)
+void show_still_needed(struct node *node, int signal)
 {
     size_t links = ct_rdzv_server_links(node->host.server);
     char name[32];
@@ -290,16 +290,16 @@ void words_still_needed(struct node *node, int signal)
 static enum ct_run_how how_it_ended(const struct node *node)
 {
     const struct ct_rdzv_result *result = &node->report.result;
-    bool asked =
+    bool requested =
         node->core.stopped_by != 0 || result->code == CT_ECLOSED || result->code == CT_EREQUEUE;
 
-    if (node->core.unstopped > 0 || (!asked && node->core.status != 0))
+    if (node->core.unstopped > 0 || (!requested && node->core.status != 0))
         return CT_RUN_FAILED;
-    return asked ? CT_RUN_INTERRUPTED : CT_RUN_FINISHED;
+    return requested ? CT_RUN_INTERRUPTED : CT_RUN_FINISHED;
 }
 
 /* How to go on with a training that is not over. */
-static void tell_resume(struct node *node)
+static void report_resume(struct node *node)
 {
     char dir[PATH_MAX], path[PATH_MAX];
     const char *title = ct_run_title(node->training.run_folder);
@@ -335,28 +335,28 @@ static void close_run(struct node *node)
                           ct_clock_wall_ns(&ct_clock_system) / 1000000000u, &err) != 0)
         ct_log_event(&node->log, CT_LOG_WARN, "run", "how the run ended is not kept: %s", err.text);
     if (end.how != CT_RUN_FINISHED && !node->core.requeue)
-        tell_resume(node);
+        report_resume(node);
 }
 
-void words_closing(struct node *node)
+void show_end(struct node *node)
 {
     ct_console_live(node->console, "");
     if (node->core.stopped_by != 0)
-        tell_stop(node);
+        report_stop(node);
     else if (node->report.error.code != 0)
         ct_log_event(&node->log, CT_LOG_ERROR, "failed", "%s", node->report.error.text);
-    else if (node->core.released && node->host.server == NULL) /* else words_stay says it */
+    else if (node->core.released && node->host.server == NULL) /* else show_staying says it */
         ct_log_event(&node->log, CT_LOG_INFO, "released", "%s", after_release(node));
     else if (node->report.result.code == CT_ECLOSED || node->report.result.code == CT_EREQUEUE)
         /* by its user, from another node */
         ct_log_event(&node->log, CT_LOG_INFO, "stopped", "%s", node->report.result.cause.text);
     else if (node->report.result.code != 0) {
-        tell_failure(node);
+        report_failure(node);
         leave_error_file(node);
     } else if (node->job->cfg.launch.nnodes.max > 1 && !node->report.first_node)
         ct_log_event(&node->log, CT_LOG_INFO, "complete", "the job is complete");
     if (node->core.unstopped > 0)
-        tell_unstopped(node);
-    tell_losses(ct_log_files_losses(ct_workers_files(node->workers)), &node->log);
+        report_unstopped(node);
+    report_losses(ct_log_files_losses(ct_workers_files(node->workers)), &node->log);
     close_run(node);
 }

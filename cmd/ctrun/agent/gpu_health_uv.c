@@ -14,15 +14,15 @@
 
 struct health {
     struct node *node;
-    struct ct_nvml_probe *look; /* the last one */
+    struct ct_nvml_probe *probe; /* the last one */
     bool asking;
-    bool told; /* the first answer is here */
+    bool reported; /* the first answer is here */
     struct ct_gpus gpus;
     bool used[CT_GPUS_MAX]; /* by the workers of this node */
     struct ct_health answer;
-    struct ct_buf said;          /* what was said to be wrong */
+    struct ct_buf faults;        /* what was said to be wrong */
     struct ct_nvml_probe *watch; /* it waits for Xids */
-    bool deaf;                   /* nobody can */
+    bool unavailable;            /* nobody can */
     struct ct_xids xids;
 };
 
@@ -65,10 +65,10 @@ static void on_sentence(void *context, bool is_wrong, const char *sentence)
 {
     struct health *health = context;
 
-    if (is_wrong ? strstr(ct_buf_str(&health->said), sentence) != NULL : health->told)
+    if (is_wrong ? strstr(ct_buf_str(&health->faults), sentence) != NULL : health->reported)
         return; /* once is enough */
     if (is_wrong)
-        (void)ct_buf_printf(&health->said, "%s\n", sentence);
+        (void)ct_buf_printf(&health->faults, "%s\n", sentence);
     ct_log_event(&health->node->log, is_wrong ? CT_LOG_WARN : CT_LOG_INFO,
                  is_wrong ? "gpu_fault" : "gpus", "%s", sentence);
 }
@@ -77,7 +77,7 @@ static int on_record(void *context, const char *line)
 {
     struct health *health = context;
 
-    return ct_health_take(&health->answer, line);
+    return ct_health_parse(&health->answer, line);
 }
 
 static void on_done(void *context, uint64_t late_ms)
@@ -88,11 +88,11 @@ static void on_done(void *context, uint64_t late_ms)
 
     health->asking = false;
     ct_console_live(health->node->console, "");
-    ct_health_tell(&health->answer, &scope, on_sentence, health);
-    health->told = true;
+    ct_health_report(&health->answer, &scope, on_sentence, health);
+    health->reported = true;
 }
 
-void health_look(struct health *health)
+void health_probe(struct health *health)
 {
     struct ct_error err = {0};
 
@@ -106,10 +106,10 @@ void health_look(struct health *health)
         .on_done = on_done,
         .context = health,
     };
-    ct_nvml_probe_close(health->look);
-    health->look = NULL;
+    ct_nvml_probe_close(health->probe);
+    health->probe = NULL;
     health->answer = (struct ct_health){.begun = false};
-    health->asking = ct_nvml_probe_start(&health->look, &node->loop, &options, &err) == 0;
+    health->asking = ct_nvml_probe_start(&health->probe, &node->loop, &options, &err) == 0;
     if (!health->asking)
         ct_log_event(&node->log, CT_LOG_WARN, "gpus", "how the GPUs are is not known: %s",
                      err.text);
@@ -117,7 +117,7 @@ void health_look(struct health *health)
 
 /* ---- Xids ----------------------------------------------------------------------------------- */
 
-static void say_xid(struct health *health, const struct ct_nvml_xid *xid)
+static void report_xid(struct health *health, const struct ct_nvml_xid *xid)
 {
     const struct ct_health_scope scope = {.gpus = &health->gpus, .used = health->used};
     struct node *node = health->node;
@@ -126,7 +126,7 @@ static void say_xid(struct health *health, const struct ct_nvml_xid *xid)
     if (!ct_health_means(&scope, &xid->card) || !ct_xids_add(&health->xids, xid))
         return;
     ct_buf_init(&text, 0);
-    ct_xid_tell(xid, &text);
+    ct_xid_describe(xid, &text);
     ct_console_live(node->console, "");
     ct_log_event(&node->log, CT_LOG_WARN, "xid", "%s", ct_buf_str(&text));
     ct_buf_deinit(&text);
@@ -137,12 +137,12 @@ static int on_xid(void *context, const char *line)
     struct health *health = context;
     struct ct_nvml_xid xid;
     struct ct_error err = {0};
-    int rc = ct_xid_take(line, &xid, &err);
+    int rc = ct_xid_parse(line, &xid, &err);
 
     if (rc == 0)
-        say_xid(health, &xid);
+        report_xid(health, &xid);
     else if (rc == CT_ENOTFOUND)
-        health->deaf = true;
+        health->unavailable = true;
     else
         ct_log_event(&health->node->log, CT_LOG_WARN, "xid",
                      "until the next round nobody waits for Xids: %s",
@@ -168,7 +168,7 @@ void health_watch(struct health *health)
     if (health == NULL)
         return;
     health->xids.count = 0;
-    if (health->watch != NULL || health->deaf)
+    if (health->watch != NULL || health->unavailable)
         return;
     if (ct_nvml_probe_start(&health->watch, &health->node->loop, &options, &err) != 0)
         ct_log_event(&health->node->log, CT_LOG_WARN, "xid",
@@ -193,17 +193,17 @@ void health_close(struct health *health)
 {
     if (health == NULL)
         return;
-    ct_nvml_probe_close(health->look);
+    ct_nvml_probe_close(health->probe);
     ct_nvml_probe_close(health->watch);
-    health->look = health->watch = NULL;
-    health->asking = health->deaf = true; /* nothing is asked any more */
+    health->probe = health->watch = NULL;
+    health->asking = health->unavailable = true; /* nothing is asked any more */
 }
 
 void health_free(struct health *health)
 {
     if (health == NULL)
         return;
-    ct_buf_deinit(&health->said);
+    ct_buf_deinit(&health->faults);
     free(health);
 }
 
@@ -220,7 +220,7 @@ struct health *health_new(struct node *node)
     if (health == NULL)
         return NULL;
     health->node = node;
-    ct_buf_init(&health->said, 0);
+    ct_buf_init(&health->faults, 0);
     ct_gpus_read("", &health->gpus);
     for (uint32_t i = 0; i < job->slots; i++)
         use(&health->gpus, job->gpus != NULL ? job->gpus[i] : visible, health->used);

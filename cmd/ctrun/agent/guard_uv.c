@@ -4,7 +4,7 @@
 #include "launch/summary.h"
 #include "node_state_uv.h"
 
-static void tell(const struct node *node, const char *what)
+static void warn(const struct node *node, const char *what)
 {
     ct_log_event(
         &node->log, CT_LOG_WARN, "no_guard",
@@ -30,14 +30,14 @@ static void on_end(uv_poll_t *poll, int status, int events)
         (void)ct_signal_name(end.signal, name, sizeof name);
     (void)snprintf(what, sizeof what, "ctrun-guard, the process beside the workers, has ended%s%s",
                    end.signal != 0 ? " by " : "", name);
-    tell(node, what);
+    warn(node, what);
 }
 
 void guard_watch(struct node *node)
 {
     if (node->guard.link < 0 ||
         uv_poll_init(&node->loop, &node->guard_end, node->guard.link) != 0) {
-        tell(node, "ctrun-guard, the process beside the workers, could not be started");
+        warn(node, "ctrun-guard, the process beside the workers, could not be started");
         return;
     }
     node->guard_is_watched = true;

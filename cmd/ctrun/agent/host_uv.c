@@ -41,8 +41,8 @@ static int start_alone(struct host *host, uv_loop_t *loop, const struct job *job
                                              .links_max = links_allowed(job),
                                              .own = host->id,
                                              .log = log};
-    char path[MEET_PATH];
-    int rc = meet_own(job->env, path, err);
+    char path[LOCAL_SOCKET_BYTES];
+    int rc = local_socket_path(job->env, path, err);
 
     if (rc != 0)
         return rc;
@@ -217,7 +217,7 @@ static int read_endpoints(const struct job *job, struct ct_endpoint *ret_first,
 }
 
 /* The endpoint that is served here, as this node dials it: one on all interfaces has no host. */
-static void take_endpoint(struct host *host)
+static void set_endpoint(struct host *host)
 {
     struct ct_endpoint served = {.port = 0};
     const char *text = ct_rdzv_server_endpoint(host->server, 0);
@@ -251,9 +251,10 @@ static int start_among(struct host *host, uv_loop_t *loop, const struct job *job
         name_means_loopback(&endpoint, host->address))
         leave_loopback(host, &endpoint, job->slurm);
     warn_of_loopback(&endpoint, host->address, log);
-    char path[MEET_PATH], local[MEET_PATH + 8];
+    char path[LOCAL_SOCKET_BYTES], local[LOCAL_SOCKET_BYTES + 8];
     options.listen[0] = host->endpoint;
-    if (meet_own(job->env, path, NULL) == 0) { /* for commands on this machine, if it can be had */
+    if (local_socket_path(job->env, path, NULL) ==
+        0) { /* for commands on this machine, if it can be had */
         (void)snprintf(local, sizeof local, "unix:%s", path);
         options.listen[options.listen_count++] = local;
     }
@@ -265,7 +266,7 @@ static int start_among(struct host *host, uv_loop_t *loop, const struct job *job
     }
     if (rc != 0)
         return ct_error_set(err, rc, "%s", bind_error.text);
-    take_endpoint(host);
+    set_endpoint(host);
     return 0;
 }
 

@@ -23,7 +23,8 @@ struct host {
     struct ct_error unbound;       /* why it is not hosted here, when that was tried */
 };
 
-/* 0; or what stands in the way: CT_EAUTH (beyond loopback without a key), CT_EUSAGE. */
+/* Start the rendezvous server of this node. 0; CT_EAUTH (beyond loopback without a key), CT_EUSAGE,
+ * or the error of ct_rdzv_server_start. */
 int host_start(struct host *host, uv_loop_t *loop, const struct job *job, const struct ct_log *log,
                struct ct_error *err);
 

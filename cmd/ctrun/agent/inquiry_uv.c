@@ -16,7 +16,7 @@
 enum { QUESTIONS = 8, ASKERS = 2, NODE_MS = 700, VERDICT_MS = 5000, TEXT_BYTES = 2000 };
 
 /* What a store request was for: | purpose 8 | question 24 | node 32 |. */
-enum { FOR_QUESTION = 1, FOR_TURN, FOR_NODE, FOR_VERDICT, FOR_NOTHING };
+enum { FOR_QUESTION = 1, FOR_CLAIM, FOR_NODE, FOR_VERDICT, FOR_NOTHING };
 
 struct asker {
     void (*done)(void *context, const struct inquiry_answer *answer);
@@ -30,7 +30,7 @@ struct inquiry {
     uint32_t number;       /* of the next question */
     struct ct_buf verdict; /* of this round, once there is one: what follows it is its echo */
     struct inquiry_answer answer;
-    int64_t told; /* the rank that this node has called hanging; -1: none */
+    int64_t reported; /* the rank that this node has called hanging; -1: none */
     struct asker askers[ASKERS];
     int asker_count;
     bool collects;
@@ -55,7 +55,7 @@ static void request(struct inquiry *inquiry, uint32_t purpose, uint32_t index,
     if (node->agent == NULL || ct_calls_add(&node->calls, &call, &number) != 0)
         return;
     if (ct_agent_store(node->agent, number, message) != 0)
-        (void)ct_calls_take(&node->calls, number, &back);
+        (void)ct_calls_remove(&node->calls, number, &back);
 }
 
 static void key_of(const struct inquiry *inquiry, char key[64], const char *what, uint32_t index)
@@ -101,8 +101,8 @@ static enum ct_trace_life life_of(bool gone, bool stopped, const char *doing)
     return strncmp(doing, "stopped", 7) == 0 ? CT_TRACE_STOPPED : CT_TRACE_RUNS;
 }
 
-static void take_rank(struct inquiry *inquiry, uint32_t i, struct ct_ticks_pair now,
-                      struct ct_traces *traces)
+static void add_rank(struct inquiry *inquiry, uint32_t i, struct ct_ticks_pair now,
+                     struct ct_traces *traces)
 {
     const struct node *node = inquiry->node;
     struct ct_worker_trace worker;
@@ -125,26 +125,26 @@ static void take_rank(struct inquiry *inquiry, uint32_t i, struct ct_ticks_pair 
     (void)ct_traces_add(traces, &source, now);
 }
 
-void inquiry_take(struct inquiry *inquiry, struct ct_traces *traces)
+void inquiry_collect(struct inquiry *inquiry, struct ct_traces *traces)
 {
     const struct node *node = inquiry->node;
     uint32_t before = traces->all.ranks.count;
 
     if (ct_workers_running(node->workers))
         for (uint32_t i = 0; i < node->job->slots; i++)
-            take_rank(inquiry, i, ct_ticks_now(), traces);
+            add_rank(inquiry, i, ct_ticks_now(), traces);
     if (traces->all.ranks.count == before && inquiry->own_generation == inquiry->generation)
         (void)ct_traces_add_frame(traces, inquiry->own.data, inquiry->own.size);
 }
 
 /* Look, and keep what was seen. */
-static void look(struct inquiry *inquiry)
+static void snapshot(struct inquiry *inquiry)
 {
     struct ct_traces traces;
 
     if (ct_traces_init(&traces, inquiry->generation, inquiry->node->job->slots) != 0)
         return;
-    inquiry_take(inquiry, &traces);
+    inquiry_collect(inquiry, &traces);
     ct_buf_clear(&inquiry->own);
     if (traces.all.ranks.count > 0 && ct_traces_print_frame(&traces, &inquiry->own) == 0)
         inquiry->own_generation = inquiry->generation;
@@ -160,21 +160,21 @@ static bool is_here(const struct node *node, uint32_t rank)
     return rank >= first && rank < first + node->job->slots;
 }
 
-void inquiry_told(struct inquiry *inquiry, uint32_t rank)
+void inquiry_reported(struct inquiry *inquiry, uint32_t rank)
 {
-    inquiry->told = rank;
+    inquiry->reported = rank;
 }
 
 /* People have read it already, with fewer words? */
 static bool is_echo(const struct inquiry *inquiry, const struct inquiry_answer *answer)
 {
-    return !inquiry->node->log.json && inquiry->told == (int64_t)answer->rank &&
+    return !inquiry->node->log.json && inquiry->reported == (int64_t)answer->rank &&
            (answer->kind == CT_VERDICT_MISSING || answer->kind == CT_VERDICT_STUCK ||
             answer->kind == CT_VERDICT_DEAD);
 }
 
 /* The round has its verdict; printed where it matters. */
-static void settle(struct inquiry *inquiry, const struct inquiry_answer *answer, bool print)
+static void set_verdict(struct inquiry *inquiry, const struct inquiry_answer *answer, bool print)
 {
     if (answer->kind == CT_VERDICT_NONE || inquiry->answer.kind != CT_VERDICT_NONE)
         return;
@@ -202,7 +202,7 @@ static void finish(struct inquiry *inquiry, const struct inquiry_answer *answer)
     inquiry->collects = false;
     (void)uv_timer_stop(&inquiry->limit);
     ct_traces_deinit(&inquiry->traces);
-    settle(inquiry, answer, mine);
+    set_verdict(inquiry, answer, mine);
     for (int i = 0; i < count; i++)
         askers[i].done(askers[i].context, answer);
 }
@@ -228,7 +228,7 @@ static void judge(struct inquiry *inquiry)
 }
 
 /* What another agent found. */
-static void take_verdict(struct inquiry *inquiry, const struct ct_msg_store_reply *reply)
+static void receive_verdict(struct inquiry *inquiry, const struct ct_msg_store_reply *reply)
 {
     char text[TEXT_BYTES + 64];
     unsigned rank;
@@ -248,7 +248,7 @@ static void on_limit(uv_timer_t *timer)
     struct inquiry *inquiry = timer->data;
 
     if (inquiry->traces.all.ranks.count == 0)
-        inquiry_take(inquiry, &inquiry->traces);
+        inquiry_collect(inquiry, &inquiry->traces);
     judge(inquiry); /* with what has come */
 }
 
@@ -266,7 +266,7 @@ void inquiry_begin(struct inquiry *inquiry)
 
     inquiry->generation = round->generation;
     inquiry->number = 0;
-    inquiry->told = -1;
+    inquiry->reported = -1;
     inquiry->answer = (struct inquiry_answer){.kind = CT_VERDICT_NONE, .text = ""};
     if (round->node_count > 1)
         await_question(inquiry);
@@ -275,7 +275,7 @@ void inquiry_begin(struct inquiry *inquiry)
 /* Somebody asks: say what this node sees, and hear what comes of it. */
 static void answer_question(struct inquiry *inquiry)
 {
-    look(inquiry);
+    snapshot(inquiry);
     if (inquiry->own_generation == inquiry->generation)
         set_key(inquiry, "node", inquiry->node->round->self, inquiry->own.data, inquiry->own.size);
     await_key(inquiry, FOR_VERDICT, "verdict", UINT32_MAX, VERDICT_MS);
@@ -291,7 +291,7 @@ static void collect(struct inquiry *inquiry)
         await_key(inquiry, FOR_NODE, "node", i, NODE_MS);
 }
 
-static void take_node(struct inquiry *inquiry, const struct ct_msg_store_reply *reply)
+static void receive_node(struct inquiry *inquiry, const struct ct_msg_store_reply *reply)
 {
     if (!inquiry->collects)
         return;
@@ -315,15 +315,15 @@ void inquiry_reply(struct inquiry *inquiry, uint64_t number, const struct ct_msg
         if (reply->code == 0)
             answer_question(inquiry);
         break;
-    case FOR_TURN:
+    case FOR_CLAIM:
         if (reply->code == 0 && reply->number == 1)
             collect(inquiry);
         break;
     case FOR_NODE:
-        take_node(inquiry, reply);
+        receive_node(inquiry, reply);
         break;
     case FOR_VERDICT:
-        take_verdict(inquiry, reply);
+        receive_verdict(inquiry, reply);
         await_question(inquiry);
         break;
     default:
@@ -335,9 +335,9 @@ static void ask(struct inquiry *inquiry)
 {
     char key[64];
 
-    look(inquiry); /* its workers may be gone when the question comes back */
+    snapshot(inquiry); /* its workers may be gone when the question comes back */
     key_of(inquiry, key, "asked", UINT32_MAX);
-    request(inquiry, FOR_TURN, 0,
+    request(inquiry, FOR_CLAIM, 0,
             &(struct ct_message){
                 .type = CT_MSG_STORE_ADD,
                 .store_add = {.generation = inquiry->generation, .key = key, .delta = 1}});
@@ -370,7 +370,7 @@ void inquiry_start(struct inquiry *inquiry, uint64_t limit_ms,
         ask(inquiry);
         return;
     }
-    inquiry_take(inquiry, &inquiry->traces);
+    inquiry_collect(inquiry, &inquiry->traces);
     judge(inquiry);
 }
 
@@ -401,11 +401,11 @@ void inquiry_dead(struct inquiry *inquiry, uint32_t rank)
     if (inquiry->answer.kind != CT_VERDICT_NONE ||
         ct_traces_init(&traces, inquiry->generation, inquiry->node->job->slots) != 0)
         return;
-    inquiry_take(inquiry, &traces);
+    inquiry_collect(inquiry, &traces);
     ct_buf_init(&text, TEXT_BYTES);
     if (ct_verdict_dead(&traces.all, rank, &verdict)) {
         ct_verdict_print(&verdict, &text);
-        settle(inquiry, &(struct inquiry_answer){verdict.kind, rank, ct_buf_str(&text)}, true);
+        set_verdict(inquiry, &(struct inquiry_answer){verdict.kind, rank, ct_buf_str(&text)}, true);
     }
     ct_buf_deinit(&text);
     ct_traces_deinit(&traces);

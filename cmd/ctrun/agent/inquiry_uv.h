@@ -37,10 +37,10 @@ struct inquiry_answer {
     const char *text; /* the verdict's sentence */
 };
 
-/* NULL without memory. */
+/* Allocate; NULL without memory. */
 struct inquiry *inquiry_new(struct node *node);
 
-/* The node's round has begun: answer inquiries in it. */
+/* Begin to answer inquiries in the node's new round. */
 void inquiry_begin(struct inquiry *inquiry);
 
 /* Ask; `done` comes once, from inside or within `limit_ms`. A second one while it is open takes the
@@ -48,21 +48,21 @@ void inquiry_begin(struct inquiry *inquiry);
 void inquiry_start(struct inquiry *inquiry, uint64_t limit_ms,
                    void (*done)(void *context, const struct inquiry_answer *answer), void *context);
 
-/* It was said here that this rank hangs: a verdict that it does adds little for a person. */
-void inquiry_told(struct inquiry *inquiry, uint32_t rank);
+/* Record that this node has already reported the rank as hanging, so that a verdict that repeats it
+ * is logged at debug level. */
+void inquiry_reported(struct inquiry *inquiry, uint32_t rank);
 
-/* Add what the ranks of this node are at; of a round whose workers are gone, what they were last
- * seen at. */
-void inquiry_take(struct inquiry *inquiry, struct ct_traces *traces);
+/* Add the records of this node's ranks to `traces`; after the workers' end, their last records. */
+void inquiry_collect(struct inquiry *inquiry, struct ct_traces *traces);
 
-/* A worker has ended badly: report DEAD, and its call, as seen here. */
+/* Set the verdict DEAD for a worker that ended badly, with the call that its record shows. */
 void inquiry_dead(struct inquiry *inquiry, uint32_t rank);
 
 /* Return whether others may have caused the worker's failure: did a call of it time out, or was it
  * another than theirs? */
 bool inquiry_due(const struct inquiry *inquiry, const struct ct_wire_failure *failure);
 
-/* The answer to a store request of an inquiry. */
+/* Handle the answer to a store request of an inquiry. */
 void inquiry_reply(struct inquiry *inquiry, uint64_t number,
                    const struct ct_msg_store_reply *reply);
 

@@ -54,14 +54,14 @@ static int decide_program(struct job *job, char *const *args, struct ct_error *e
 
 static int decide_folder(struct job *job, struct ct_error *err)
 {
-    const struct folder_wish wish = {
+    const struct folder_request request = {
         .cfg = &job->cfg,
         .host = job->alone ? NULL : job->host,
         .env = job->env,
         .native = job->program.native,
     };
 
-    return folder_make(&wish, &job->arena, &job->folder, err);
+    return folder_make(&request, &job->arena, &job->folder, err);
 }
 
 /* The job's name for its workers. Jobs that nobody named and nobody else joins would all be "none":

@@ -46,7 +46,7 @@ struct job {
  * sentence. */
 int job_decide(struct job *job, char *const *args, char *const *env, struct ct_error *err);
 
-/* Refuses a program's bare name that names nothing to execute here, as job_decide would. */
+/* Refuse a bare program name that is no executable on this node, as job_decide would. */
 int job_check_name(const struct ct_config *cfg, char *const *env, struct ct_arena *arena,
                    struct ct_error *err);
 

@@ -17,17 +17,17 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BASES = 3, BASE_BYTES = 58, MEET_FOLDER = BASE_BYTES + 18 };
+enum { BASES = 3, BASE_BYTES = 58, FOLDER_BYTES = BASE_BYTES + 18 };
 
 /* Base number `index` with this user's folder in it; false when there is none of that number. */
-static bool folder_of(char *const *env, size_t index, char path[MEET_FOLDER])
+static bool folder_of(char *const *env, size_t index, char path[FOLDER_BYTES])
 {
     static const char *const variables[BASES - 1] = {"XDG_RUNTIME_DIR", "TMPDIR"};
     const char *base = index < BASES - 1 ? ct_env_find(env, variables[index]) : "/tmp";
 
     if (base == NULL || base[0] != '/' || strlen(base) > BASE_BYTES)
         return false;
-    (void)snprintf(path, MEET_FOLDER, "%.58s/ctrun-%u", base, (unsigned)geteuid());
+    (void)snprintf(path, FOLDER_BYTES, "%.58s/ctrun-%u", base, (unsigned)geteuid());
     return true;
 }
 
@@ -42,7 +42,7 @@ static bool is_private(const char *path)
 
 /* Somebody else has taken /tmp/ctrun-UID: this user's folder of a name that nobody could take
  * before, if there is one already. */
-static bool find_spare(char path[MEET_FOLDER])
+static bool find_spare(char path[FOLDER_BYTES])
 {
     char prefix[32];
     bool found = false;
@@ -53,20 +53,20 @@ static bool find_spare(char path[MEET_FOLDER])
         return false;
     for (const struct dirent *entry = readdir(dir); entry != NULL && !found; entry = readdir(dir)) {
         if (!ct_starts_with(entry->d_name, prefix) ||
-            strlen(entry->d_name) >= MEET_FOLDER - sizeof "/tmp/")
+            strlen(entry->d_name) >= FOLDER_BYTES - sizeof "/tmp/")
             continue;
-        (void)snprintf(path, MEET_FOLDER, "/tmp/%.70s", entry->d_name);
+        (void)snprintf(path, FOLDER_BYTES, "/tmp/%.70s", entry->d_name);
         found = is_private(path);
     }
     (void)closedir(dir);
     return found;
 }
 
-static bool make_spare(char path[MEET_FOLDER])
+static bool make_spare(char path[FOLDER_BYTES])
 {
     if (find_spare(path))
         return true;
-    (void)snprintf(path, MEET_FOLDER, "/tmp/ctrun-%u.XXXXXX", (unsigned)geteuid());
+    (void)snprintf(path, FOLDER_BYTES, "/tmp/ctrun-%u.XXXXXX", (unsigned)geteuid());
     return mkdtemp(path) != NULL;
 }
 
@@ -110,7 +110,8 @@ static bool is_left_behind(pid_t owner, const char *path)
 
 /* Walk through the sockets of a folder: those of the dead are removed, those of the living given
  * back behind the first `count`. Returns how many there are then. */
-static size_t walk(const char *folder, char paths[MEET_SOCKETS][MEET_PATH], size_t count)
+static size_t walk(const char *folder, char paths[LOCAL_SOCKETS_MAX][LOCAL_SOCKET_BYTES],
+                   size_t count)
 {
     DIR *dir = is_private(folder) ? opendir(folder) : NULL;
 
@@ -118,24 +119,24 @@ static size_t walk(const char *folder, char paths[MEET_SOCKETS][MEET_PATH], size
         return count;
     for (const struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
         pid_t owner = owner_of(entry->d_name);
-        char path[MEET_PATH + NAME_MAX + 2];
+        char path[LOCAL_SOCKET_BYTES + NAME_MAX + 2];
 
         (void)snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        if (owner == 0 || strlen(path) >= MEET_PATH)
+        if (owner == 0 || strlen(path) >= LOCAL_SOCKET_BYTES)
             continue;
         bool dead = is_dead(path);
         if (dead && is_left_behind(owner, path))
             (void)unlink(path);
-        else if (!dead && paths != NULL && count < MEET_SOCKETS)
-            (void)ct_str_copy(paths[count++], MEET_PATH, path);
+        else if (!dead && paths != NULL && count < LOCAL_SOCKETS_MAX)
+            (void)ct_str_copy(paths[count++], LOCAL_SOCKET_BYTES, path);
     }
     (void)closedir(dir);
     return count;
 }
 
-int meet_own(char *const *env, char ret_path[MEET_PATH], struct ct_error *err)
+int local_socket_path(char *const *env, char ret_path[LOCAL_SOCKET_BYTES], struct ct_error *err)
 {
-    char folder[MEET_FOLDER];
+    char folder[FOLDER_BYTES];
     unsigned mark = 0; /* processes of two containers may have one number */
     int error = ENOENT;
 
@@ -148,7 +149,8 @@ int meet_own(char *const *env, char ret_path[MEET_PATH], struct ct_error *err)
                          : make_spare(folder);
         if (found) {
             (void)walk(folder, NULL, 0);
-            (void)snprintf(ret_path, MEET_PATH, "%s/%d.%08x.sock", folder, (int)getpid(), mark);
+            (void)snprintf(ret_path, LOCAL_SOCKET_BYTES, "%s/%d.%08x.sock", folder, (int)getpid(),
+                           mark);
             return 0;
         }
         error = errno;
@@ -159,9 +161,9 @@ int meet_own(char *const *env, char ret_path[MEET_PATH], struct ct_error *err)
                         ct_strerror(-error));
 }
 
-size_t meet_find(char *const *env, char ret_paths[MEET_SOCKETS][MEET_PATH])
+size_t local_socket_find(char *const *env, char ret_paths[LOCAL_SOCKETS_MAX][LOCAL_SOCKET_BYTES])
 {
-    char folder[MEET_FOLDER], last[MEET_FOLDER] = "";
+    char folder[FOLDER_BYTES], last[FOLDER_BYTES] = "";
     size_t count = 0;
 
     for (size_t i = 0; i < BASES; i++) {

@@ -1,7 +1,7 @@
-/* Where commands find the rendezvous of a job that runs: the sockets that `ctrun` leaves.
+/* The local sockets by which commands find the rendezvous of a running job.
  *
  *      BASE/ctrun-UID/PID.RANDOM.sock      BASE: XDG_RUNTIME_DIR, TMPDIR or /tmp
- *      /tmp/ctrun-UID.RANDOM/...           where somebody else has taken all of these
+ *      /tmp/ctrun-UID.RANDOM/...           where all of these belong to another user
  *
  * The folder has mode 0700.
  *
@@ -14,13 +14,13 @@
 
 #include <stddef.h>
 
-enum { MEET_PATH = 104, MEET_SOCKETS = 64 };
+enum { LOCAL_SOCKET_BYTES = 104, LOCAL_SOCKETS_MAX = 64 };
 
-/* Make the folder, remove what dead processes left in it, and name this process's socket. 0, or
- * CT_ECANTCREAT when no base gives a folder of this user's own. */
-int meet_own(char *const *env, char ret_path[MEET_PATH], struct ct_error *err);
+/* Make the folder, remove what dead processes left in it, and return the path of this process's
+ * socket. 0; CT_ECANTCREAT when no base has a folder that this user owns. */
+int local_socket_path(char *const *env, char ret_path[LOCAL_SOCKET_BYTES], struct ct_error *err);
 
-/* The sockets of living processes, at most MEET_SOCKETS; their number. */
-size_t meet_find(char *const *env, char ret_paths[MEET_SOCKETS][MEET_PATH]);
+/* Find the sockets of living processes, at most LOCAL_SOCKETS_MAX. Returns their number. */
+size_t local_socket_find(char *const *env, char ret_paths[LOCAL_SOCKETS_MAX][LOCAL_SOCKET_BYTES]);
 
 #endif

@@ -11,11 +11,11 @@
 #include <unistd.h>
 
 /* LOG_DIR/RUN_ID_XXXXXX, a name that nobody else has. */
-static int make_own(const struct folder_wish *wish, const char *base, struct ct_arena *arena,
+static int make_own(const struct folder_request *request, const char *base, struct ct_arena *arena,
                     const char **ret_path, struct ct_error *err)
 {
-    const char *host = wish->host != NULL ? wish->host : "";
-    char *name = ct_arena_printf(arena, "%s%s%s_XXXXXX", wish->cfg->launch.rdzv_id,
+    const char *host = request->host != NULL ? request->host : "";
+    char *name = ct_arena_printf(arena, "%s%s%s_XXXXXX", request->cfg->launch.rdzv_id,
                                  host[0] != '\0' ? "_" : "", host);
     int rc = ct_fs_make_dirs(base, err);
     char whole[PATH_MAX]; /* workers may go elsewhere */
@@ -37,10 +37,10 @@ static int make_own(const struct folder_wish *wish, const char *base, struct ct_
     return 0;
 }
 
-static int make_temporary(const struct folder_wish *wish, const char *what, struct ct_arena *arena,
-                          const char **ret_path, struct ct_error *err)
+static int make_temporary(const struct folder_request *request, const char *what,
+                          struct ct_arena *arena, const char **ret_path, struct ct_error *err)
 {
-    const char *base = ct_env_find(wish->env, "TMPDIR");
+    const char *base = ct_env_find(request->env, "TMPDIR");
     char *path = ct_arena_printf(arena, "%s/%s-XXXXXX",
                                  base != NULL && base[0] == '/' ? base : "/tmp", what);
 
@@ -53,10 +53,10 @@ static int make_temporary(const struct folder_wish *wish, const char *what, stru
     return 0;
 }
 
-int folder_make(const struct folder_wish *wish, struct ct_arena *arena, struct folder *ret_folder,
-                struct ct_error *err)
+int folder_make(const struct folder_request *request, struct ct_arena *arena,
+                struct folder *ret_folder, struct ct_error *err)
 {
-    const struct ct_config *cfg = wish->cfg;
+    const struct ct_config *cfg = request->cfg;
     const char *base = cfg->launch.log_dir;
     bool streams = strcmp(cfg->launch.redirects, "0") != 0 || strcmp(cfg->launch.tee, "0") != 0 ||
                    cfg->launch.duplicate_stdout_filters.count > 0 ||
@@ -70,11 +70,11 @@ int folder_make(const struct folder_wish *wish, struct ct_arena *arena, struct f
     }
     folder.stays = base[0] != '\0' || streams;
     if (base[0] == '\0' && streams) /* torchrun's --redirects works without a folder, too */
-        rc = make_temporary(wish, "ctrun-logs", arena, &base, err);
+        rc = make_temporary(request, "ctrun-logs", arena, &base, err);
     if (rc == 0 && folder.stays)
-        rc = make_own(wish, base, arena, &folder.path, err);
-    else if (rc == 0 && !wish->native)
-        rc = make_temporary(wish, "ctrun-errors", arena, &folder.path, err);
+        rc = make_own(request, base, arena, &folder.path, err);
+    else if (rc == 0 && !request->native)
+        rc = make_temporary(request, "ctrun-errors", arena, &folder.path, err);
     if (rc == 0)
         *ret_folder = folder;
     return rc;

@@ -29,7 +29,7 @@ struct folder {
     bool stays;       /* else it is removed at the end: no logs there */
 };
 
-struct folder_wish {
+struct folder_request {
     const struct ct_config *cfg;
     const char *host; /* NULL for a job of one node */
     char *const *env; /* TMPDIR */
@@ -37,18 +37,18 @@ struct folder_wish {
 };
 
 /* Make it. 0; CT_ECANTCREAT with a sentence; CT_ENOMEM. */
-int folder_make(const struct folder_wish *wish, struct ct_arena *arena, struct folder *ret_folder,
-                struct ct_error *err);
+int folder_make(const struct folder_request *request, struct ct_arena *arena,
+                struct folder *ret_folder, struct ct_error *err);
 
-/* The folder of a round; NULL without memory. */
+/* Return the folder of a round; NULL without memory. */
 const char *folder_of_round(const struct folder *folder, uint32_t restarts, uint64_t generation,
                             struct ct_arena *arena);
 
-/* Its path when it is a temporary one, else "". */
+/* Return the path of a temporary folder, else "". */
 const char *folder_temporary(const struct folder *folder);
 
-/* Remove it: a temporary one, unless the user was told of a file in it (`named`); one that stays,
- * when nothing came into it. */
+/* Remove a temporary folder, unless the report named a file in it (`named`), and a permanent one
+ * that is empty. */
 void folder_drop(const struct folder *folder, bool named);
 
 #endif

@@ -34,7 +34,7 @@
 /* For the strings of a failure that is kept (wire/failure.h). */
 enum { FAILURE_ROOM = CT_FAILURE_ROOM(CT_FAILURE_TEXT_BYTES) };
 
-/* What is known of this node's failures and of the job's end, for the user. */
+/* The failures of this node and the job's end, for the final report. */
 struct report {
     uint64_t generation;              /* of the last root failure on this node; 0: none */
     struct ct_buf who;                /* "rank 1 (...) exited with status 3": that failure */
@@ -50,7 +50,7 @@ struct report {
     bool named_file;       /* the closing words name an error file */
 };
 
-/* What the user sees of a training. */
+/* The training messages on the console. */
 struct training_view {
     struct ct_progress progress; /* the last that is known */
     struct ct_progress_pace pace;
@@ -62,7 +62,7 @@ struct wait_notice {
     uv_timer_t timer;
     char text[512]; /* what for; "" for nothing */
     uint64_t since_ms;
-    uint64_t said_ms; /* when something was last said about waiting */
+    uint64_t waiting_shown_ms; /* when something was last said about waiting */
 };
 
 struct node {
@@ -118,10 +118,10 @@ struct node {
 
 /* ---- node_uv.c ---- */
 
-/* One event: the core decides, what it decides is done. */
+/* Feed one event to the core and carry out its actions. */
 void node_feed(struct node *node, const struct agent_event *event);
 
-/* The node has no way on. */
+/* Handle an error after which the node cannot continue. */
 void node_fail(struct node *node, const struct ct_error *error);
 
 /* ---- events_uv.c ---- */
@@ -137,28 +137,28 @@ void messages_store_reply(void *context, const struct ct_msg_store_reply *answer
 
 /* ---- console_messages_uv.c ---- */
 
-/* Say what is waited for once that takes a second, changes once a second; NULL: nothing more. */
-void words_waiting(struct node *node, const char *text);
-void words_failure(struct node *node, const struct ct_worker_failure *failure);
-/* A bad end of a worker, the root failure or not. */
-void words_casualty(struct node *node, const struct ct_worker_failure *failure);
-/* This node's first round begins. */
-void words_joined(struct node *node);
-/* A round begins in which `survivors` workers of this node live on. */
-void words_restart(struct node *node, uint32_t survivors);
-void words_regroup(struct node *node, uint32_t survivors);
+/* Show what the job waits for, after a second and at most once a second; NULL: it waits no more. */
+void show_waiting(struct node *node, const char *text);
+void show_failure(struct node *node, const struct ct_worker_failure *failure);
+/* Show a bad end of a worker, the root failure or not. */
+void show_casualty(struct node *node, const struct ct_worker_failure *failure);
+/* Show the begin of this node's first round. */
+void show_joined(struct node *node);
+/* Show the begin of a round in which `survivors` workers of this node live on. */
+void show_restart(struct node *node, uint32_t survivors);
+void show_regroup(struct node *node, uint32_t survivors);
 
 /* ---- training_messages_uv.c ---- */
-void words_progress(struct node *node, const struct ct_msg_progress *message);
-void words_evaluation(struct node *node, const struct ct_msg_evaluation *message);
-void words_summary(struct node *node, const char *text);
+void show_progress(struct node *node, const struct ct_msg_progress *message);
+void show_evaluation(struct node *node, const struct ct_msg_evaluation *message);
+void show_summary(struct node *node, const char *text);
 
 /* ---- final_report_uv.c ---- */
-void words_keep_cause(struct node *node); /* while the round is still known */
-void words_closing(struct node *node);
-/* ctrun stays as the rendezvous of a job that goes on. */
-void words_stay(struct node *node);
-/* A signal has come meanwhile. */
-void words_still_needed(struct node *node, int signal);
+void keep_failure_cause(struct node *node); /* while the round is still known */
+void show_end(struct node *node);
+/* Show that ctrun stays as the rendezvous of a job that continues. */
+void show_staying(struct node *node);
+/* Show that a signal has arrived meanwhile. */
+void show_still_needed(struct node *node, int signal);
 
 #endif

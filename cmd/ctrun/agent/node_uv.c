@@ -15,7 +15,7 @@ enum { ROUND_BYTES = 256 << 20 }; /* environments and tables of one round */
 
 /* ---- a step --------------------------------------------------------------------------------- */
 
-static struct agent_view look(struct node *node)
+static struct agent_view view_of(struct node *node)
 {
     struct agent_view view = {
         .now_ms = uv_now(&node->loop),
@@ -71,7 +71,7 @@ static void arm(struct node *node)
 
 void node_feed(struct node *node, const struct agent_event *event)
 {
-    const struct agent_view view = look(node);
+    const struct agent_view view = view_of(node);
     uint64_t actions = agent_core_step(&node->core, &view, event);
 
     trace(node, event, actions);
@@ -123,8 +123,8 @@ static int open_node(struct node *node, struct ct_error *err)
         return ct_error_set(err, CT_ENOMEM, "out of memory");
     dress(node);
     ct_console_log(node->console, &node->log, "ctrun");
-    ct_console_tell(node->console, &node->log, !node->job->program.native && !node->job->for_output,
-                    &node->output_lost);
+    ct_console_report(node->console, &node->log,
+                      !node->job->program.native && !node->job->for_output, &node->output_lost);
     node->log.level = (enum ct_log_level)cfg->log.level;
     node->log.json = cfg->log.format == CT_CONFIG_LOG_FORMAT_JSON;
     node->workers =
@@ -176,7 +176,7 @@ static int join(struct node *node, struct ct_error *err)
         .role = cfg->launch.role,
         .slots = job->slots,
         .survivable = job->program.native,
-        .tells_healed = job->program.native,
+        .reports_recovery = job->program.native,
         .node_rank = (int32_t)cfg->launch.node_rank,
         .slurm_node = -1,
         .params = ct_rdzv_params_default,
@@ -193,7 +193,7 @@ static int join(struct node *node, struct ct_error *err)
         return rc;
     (void)snprintf(waiting, sizeof waiting, "waiting for the rendezvous at %s",
                    node->host.endpoint);
-    words_waiting(node, waiting);
+    show_waiting(node, waiting);
     callbacks.context = node;
     options.endpoint = node->host.endpoint;
     options.address = node->host.address;
@@ -304,7 +304,7 @@ int node_run(const struct job *job)
     if (rc == 0) {
         node_feed(node, &(struct agent_event){.kind = AGENT_ON_LINKED});
         health_watch(node->health);
-        health_look(node->health);
+        health_probe(node->health);
     } else {
         node_fail(node, &err);
     }

@@ -1,8 +1,9 @@
 /* The port that rank 0's process group listens on (MASTER_PORT), reserved by the agent.
  *
- * The socket stays bound, but does not listen, as long as the round lasts: the kernel gives the
- * port to nobody else, while a worker that binds it with SO_REUSEADDR, as PyTorch's store does,
- * gets it. So could another user who requests that very number, until the worker listens. */
+ * The socket stays bound, but does not listen, as long as the round lasts: the kernel assigns the
+ * port to no other socket, but a worker that binds it with SO_REUSEADDR, as PyTorch's store does,
+ * gets it. Until the worker listens, another user who binds that number explicitly could get it as
+ * well. */
 #ifndef CT_CTRUN_AGENT_PORT_H
 #define CT_CTRUN_AGENT_PORT_H
 
@@ -13,7 +14,7 @@ struct port {
     uint16_t number;
 };
 
-/* Give up the old reservation, if any, and make a new one; number 0 when there is none to have. */
+/* Release the old reservation, if any, and make a new one; number 0 when no port is free. */
 void port_renew(struct port *port);
 
 void port_release(struct port *port);

@@ -83,16 +83,16 @@ void recorders_keep(struct node *node)
 /* ---- what an operator is told -----------------------------------------------------------------*/
 
 /* The recorders that are wanted, with so many calls each; the buffer has a limit. */
-static void print(const struct node *node, const struct ct_msg_flight_query *look, uint32_t calls,
+static void print(const struct node *node, const struct ct_msg_flight_query *query, uint32_t calls,
                   struct ct_buf *to)
 {
     ct_buf_clear(to);
     for (uint32_t i = 0; i < node->job->slots; i++) {
         const struct ct_worker_record *record = record_of(node, i);
 
-        if (record == NULL || (look->rank >= 0 && (uint32_t)look->rank != first_rank(node) + i))
+        if (record == NULL || (query->rank >= 0 && (uint32_t)query->rank != first_rank(node) + i))
             continue;
-        if (look->json == 0) {
+        if (query->json == 0) {
             (void)ct_flight_print(record, ct_ticks_now(), calls, to);
             continue;
         }
@@ -103,45 +103,45 @@ static void print(const struct node *node, const struct ct_msg_flight_query *loo
 }
 
 /* As many calls as there is room for: half as many again and again. */
-static void print_fitting(const struct node *node, const struct ct_msg_flight_query *look,
+static void print_fitting(const struct node *node, const struct ct_msg_flight_query *query,
                           struct ct_buf *to)
 {
     enum { CALL_BYTES = 100 }; /* a call takes more */
     uint32_t calls =
-        CT_MIN(look->calls, CT_WIRE_FLIGHT_REPLY_BYTES / CALL_BYTES / node->job->slots);
+        CT_MIN(query->calls, CT_WIRE_FLIGHT_REPLY_BYTES / CALL_BYTES / node->job->slots);
 
-    print(node, look, calls, to);
+    print(node, query, calls, to);
     while (to->failed && calls > 0) {
         calls /= 2;
-        print(node, look, calls, to);
+        print(node, query, calls, to);
     }
     if (to->failed)
         ct_buf_clear(to);
 }
 
-void recorders_tell(struct node *node, const struct ct_msg_flight_query *look)
+void recorders_reply(struct node *node, const struct ct_msg_flight_query *query)
 {
     struct ct_traces traces;
     struct ct_buf frame, text;
 
     if (node->agent == NULL || agent_core_is_ending(&node->core) || node->round == NULL ||
-        node->round->generation != look->generation)
+        node->round->generation != query->generation)
         return; /* the round is over: the operator asks again */
-    struct ct_msg_flight_reply seen = {
-        .generation = look->generation, .asker = look->asker, .node = node->round->self};
+    struct ct_msg_flight_reply reply = {
+        .generation = query->generation, .asker = query->asker, .node = node->round->self};
     ct_buf_init(&frame, CT_WIRE_FLIGHT_REPLY_BYTES);
     ct_buf_init(&text, CT_WIRE_FLIGHT_REPLY_BYTES);
-    seen.code = ct_traces_init(&traces, look->generation, node->job->slots);
-    if (seen.code == 0) {
-        inquiry_take(node->inquiry, &traces);
-        seen.code = ct_traces_print_frame(&traces, &frame);
+    reply.code = ct_traces_init(&traces, query->generation, node->job->slots);
+    if (reply.code == 0) {
+        inquiry_collect(node->inquiry, &traces);
+        reply.code = ct_traces_print_frame(&traces, &frame);
     }
-    if (seen.code == 0) {
-        print_fitting(node, look, &text);
-        seen.traces = (struct ct_bytes){(const unsigned char *)frame.data, frame.size};
-        seen.text = (struct ct_bytes){(const unsigned char *)text.data, text.size};
+    if (reply.code == 0) {
+        print_fitting(node, query, &text);
+        reply.traces = (struct ct_bytes){(const unsigned char *)frame.data, frame.size};
+        reply.text = (struct ct_bytes){(const unsigned char *)text.data, text.size};
     }
-    ct_agent_seen(node->agent, &seen);
+    ct_agent_flight_reply(node->agent, &reply);
     ct_traces_deinit(&traces);
     ct_buf_deinit(&frame);
     ct_buf_deinit(&text);

@@ -10,8 +10,8 @@ struct node;
 /* Write LOG_DIR/.../flight_rank_RRRR.gG.json for each rank that has made a call. */
 void recorders_keep(struct node *node);
 
-/* Answer: what the ranks were last seen at, and their newest calls as far as a FLIGHT_REPLY has
- * room. */
-void recorders_tell(struct node *node, const struct ct_msg_flight_query *look);
+/* Answer with the last records of the ranks and as many of their newest calls as fit a
+ * FLIGHT_REPLY. */
+void recorders_reply(struct node *node, const struct ct_msg_flight_query *query);
 
 #endif

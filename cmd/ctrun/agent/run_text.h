@@ -10,14 +10,14 @@
 #include <limits.h>
 #include <stdint.h>
 
-/* Load the configuration of the file `path`, whose inputs need not be there. `cfg` needs
+/* Load the configuration of the file `path`, whose inputs need not exist. `cfg` needs
  * ct_config_deinit in any case. CT_ECONFIG. */
 int run_config(struct ct_config *cfg, const char *path, struct ct_error *err);
 
-/* Where the run in `folder` keeps its checkpoints; "" where it keeps none. */
+/* Return the checkpoint folder of the run in `folder`; "" if it has none. */
 void run_checkpoints(const struct ct_config *cfg, const char *folder, char path[PATH_MAX]);
 
-/* The newest checkpoint of the run in `folder`, and its step. CT_ENOTFOUND: it has none. */
+/* Return the newest checkpoint of the run in `folder`, and its step. CT_ENOTFOUND: it has none. */
 int run_checkpoint(const char *folder, char path[PATH_MAX], uint64_t *ret_step,
                    struct ct_error *err);
 

@@ -15,7 +15,7 @@ int signals_to_send(struct node *node, int signal)
     struct signals *signals = &node->signals;
     bool reached = ct_signals_has(signals->reached, signal);
 
-    if (!reached && node->job->slurm != NULL && ct_guard_heard(&node->guard, signal))
+    if (!reached && node->job->slurm != NULL && ct_guard_received(&node->guard, signal))
         reached = true;
     /* What ends the job is asked for more than once; what is passed on comes anew. */
     if (reached && !ct_signals_has(signals->forwards, signal))

@@ -30,10 +30,10 @@ void signals_watch(struct node *node);
 /* Stop listening; signals that are no ends may come late, and are ignored from here on. */
 void signals_close(struct node *node);
 
-/* What ends the workers: `signal`, or 0 when they have got it. */
+/* Return the signal to send to the workers: `signal`, or 0 when they have received it already. */
 int signals_to_send(struct node *node, int signal);
 
-/* Pass on the signals of this set to the workers: the job goes on. */
+/* Forward the signals of this set to the workers; the job continues. */
 void signals_forward(struct node *node, uint64_t set);
 
 #endif

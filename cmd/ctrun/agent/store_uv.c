@@ -13,7 +13,7 @@
 #include <string.h>
 
 enum {
-    LOOK_MS = 1000,     /* between two looks at who waits, and the shortest wait of interest */
+    POLL_MS = 1000,     /* between two looks at who waits, and the shortest wait of interest */
     SHOWN = 20,         /* lines of waits that go to the rendezvous */
     NOTICED = 3,        /* and to the log */
     FIRST_MS = 30000,   /* a wait of this length is worth a line in the log */
@@ -46,9 +46,9 @@ struct store {
     struct rlimit files;   /* of workers */
     bool raised;           /* the agent has more */
     uv_timer_t timer;      /* while the server here is in use */
-    bool told_waits;       /* the rendezvous knows of some */
+    bool waits_reported;   /* the rendezvous knows of some */
     uint64_t notice_ms;    /* a wait of this length is said next */
-    bool look;             /* one of this node's workers may be dead */
+    bool check_dead;       /* one of this node's workers may be dead */
     struct loss loss;
 };
 
@@ -135,11 +135,11 @@ static void put_name(void *context, const struct ct_tcpstore_about *about, struc
 }
 
 /* Who waits for more than a second, for `ctrun status`. */
-static void tell_waits(struct store *store, uint64_t now_ms)
+static void report_waits(struct store *store, uint64_t now_ms)
 {
     struct node *node = store->node;
     const struct ct_tcpstore_waits how = {.now_ms = now_ms,
-                                          .at_least_ms = LOOK_MS,
+                                          .at_least_ms = POLL_MS,
                                           .most = SHOWN,
                                           .put_name = put_name,
                                           .context = store};
@@ -148,11 +148,11 @@ static void tell_waits(struct store *store, uint64_t now_ms)
     ct_buf_init(&text, CT_WIRE_WAITS_BYTES);
     size_t count =
         ct_tcpstore_print_waits(ct_tcpstore_server_store(store->now.server), &how, &text);
-    if ((count > 0 || store->told_waits) && node->agent != NULL && !text.failed)
+    if ((count > 0 || store->waits_reported) && node->agent != NULL && !text.failed)
         ct_agent_store_waits(node->agent,
                              &(struct ct_msg_store_waits){.generation = node->round->generation,
                                                           .text = ct_buf_str(&text)});
-    store->told_waits = count > 0;
+    store->waits_reported = count > 0;
     ct_buf_deinit(&text);
 }
 
@@ -195,11 +195,11 @@ static void notice_waits(struct store *store, uint64_t now_ms)
 }
 
 /* A second has passed since, and the round goes on: so nobody else has told of it. */
-static void tell_loss(struct store *store, uint64_t now_ms)
+static void report_loss(struct store *store, uint64_t now_ms)
 {
     struct node *node = store->node;
 
-    if (store->loss.at_ms == 0 || now_ms - store->loss.at_ms < LOOK_MS)
+    if (store->loss.at_ms == 0 || now_ms - store->loss.at_ms < POLL_MS)
         return;
     if (node->core.phase == AGENT_RUNNING)
         ct_log_event(&node->log, CT_LOG_INFO, "store_lost", "%s", store->loss.text);
@@ -212,15 +212,15 @@ static void on_timer(uv_timer_t *timer)
     struct node *node = store->node;
     uint64_t now_ms = uv_now(&node->loop);
 
-    if (store->look) {
-        store->look = false;
+    if (store->check_dead) {
+        store->check_dead = false;
         ct_workers_poll(node->workers);
     }
     if (store->now.server == NULL || node->round == NULL || agent_core_is_ending(&node->core))
         return;
-    tell_waits(store, now_ms);
+    report_waits(store, now_ms);
     notice_waits(store, now_ms);
-    tell_loss(store, now_ms);
+    report_loss(store, now_ms);
 }
 
 /* A hint, no more: what ends a worker is its exit, which its own agent sees. */
@@ -233,8 +233,8 @@ static void on_lost(void *user, const struct ct_tcpstore_lost *lost)
     if (!lost->is_client || (!lost->waited && lost->why == NULL))
         return;
     if (local_rank_of(store, lost->host, lost->pid) >= 0) {
-        store->look = true;
-        (void)uv_timer_start(&store->timer, on_timer, 0, LOOK_MS);
+        store->check_dead = true;
+        (void)uv_timer_start(&store->timer, on_timer, 0, POLL_MS);
         return;
     }
     if (store->loss.at_ms != 0)
@@ -414,10 +414,10 @@ static int open_here(struct store *store, const struct ct_round *round,
                             store->error.text);
     if (!local)
         rc = let_in(store, round, err);
-    store->told_waits = store->look = false;
+    store->waits_reported = store->check_dead = false;
     store->notice_ms = FIRST_MS;
     store->loss.at_ms = 0;
-    (void)uv_timer_start(&store->timer, on_timer, LOOK_MS, LOOK_MS);
+    (void)uv_timer_start(&store->timer, on_timer, POLL_MS, POLL_MS);
     *ret_master = (struct round_master){
         .address = local ? "127.0.0.1" : round->nodes[0].address,
         .port = ct_tcpstore_server_endpoint(store->now.server)->port,

@@ -30,20 +30,20 @@
 struct node;
 struct store;
 
-/* NULL and the reason: no memory, or an unusable key file. */
+/* Allocate; NULL with the reason: no memory, or an unusable key file. */
 struct store *store_new(struct node *node, struct ct_error *err);
 
-/* The limit of descriptors that workers get: the agent raises its own, for the connections. NULL:
- * none was raised. */
+/* Return the limit of descriptors that workers get: the agent raises its own, for the connections.
+ * NULL: it was not raised. */
 const struct rlimit *store_files(const struct store *store);
 
-/* The port for the promise of round `generation`; 0: there is none to have, which is an error only
- * when this becomes node 0. The store of the round before goes on: other nodes may still stop their
- * workers. */
+/* Return the port for the promise of round `generation`; 0: no port is free, which is an error only
+ * when this becomes node 0. The store of the round before stays open: other nodes may still stop
+ * their workers. */
 uint16_t store_offer(struct store *store, uint64_t generation);
 
-/* The round that was promised begins. 0 and where its workers find the store (the address lives as
- * long as the round); CT_EUNAVAILABLE and others: this node cannot do its part. */
+/* Open the store for the promised round. 0 with the address for its workers, which lives as long as
+ * the round; CT_EUNAVAILABLE and others: this node cannot take part. */
 int store_open(struct store *store, const struct ct_round *round, struct round_master *ret_master,
                struct ct_error *err);
 

@@ -140,7 +140,7 @@ static void open_pace(struct node *node)
         node->job->program.native && every->unit == CT_CONFIG_STEPS ? (uint64_t)every->count : 0;
 }
 
-void words_progress(struct node *node, const struct ct_msg_progress *message)
+void show_progress(struct node *node, const struct ct_msg_progress *message)
 {
     uint64_t now_ms = uv_now(&node->loop);
 
@@ -172,7 +172,7 @@ static void show_evaluating(struct node *node, double done)
         draw(node);
 }
 
-void words_evaluation(struct node *node, const struct ct_msg_evaluation *message)
+void show_evaluation(struct node *node, const struct ct_msg_evaluation *message)
 {
     const struct ct_progress_eval eval = {
         .step = message->step,
@@ -204,7 +204,7 @@ void words_evaluation(struct node *node, const struct ct_msg_evaluation *message
     ct_buf_deinit(&line);
 }
 
-void words_summary(struct node *node, const char *text)
+void show_summary(struct node *node, const char *text)
 {
     ct_console_live(node->console, "");
     if (node->log.json) {

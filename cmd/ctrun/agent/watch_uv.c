@@ -32,12 +32,12 @@ struct watch {
     pid_t condemned; /* while the verdict is found and its stacks are gathered; 0: nobody */
 
     uint64_t straggler_count; /* findings of rank 0 so far */
-    uint64_t straggler_said_ms;
+    uint64_t straggler_reported_ms;
 };
 
 /* ---- looking -------------------------------------------------------------------------------- */
 
-static void take_samples(struct watch *watch)
+static void collect_samples(struct watch *watch)
 {
     const struct ct_workers *workers = watch->node->workers;
 
@@ -195,7 +195,7 @@ static void judge(struct watch *watch)
         (void)ct_error_set(&watch->sentence, CT_EHUNG, "%s", ct_buf_str(&text));
         ct_log_event(&node->log, CT_LOG_WARN, "hang", "%s", watch->sentence.text);
         watch->condemned = pid;
-        inquiry_told(node->inquiry, names.rank);
+        inquiry_reported(node->inquiry, names.rank);
         inquiry_start(node->inquiry, INQUIRY_MS, on_judged, watch);
     }
     ct_buf_deinit(&text);
@@ -204,7 +204,7 @@ static void judge(struct watch *watch)
 /* ---- stragglers ----------------------------------------------------------------------------- */
 
 /* Rank 0's record has what the ranks found; its agent tells it, at most once a minute. */
-static void tell_straggler(struct watch *watch, uint64_t now_ms)
+static void report_straggler(struct watch *watch, uint64_t now_ms)
 {
     struct node *node = watch->node;
     const struct ct_record_view *view = &watch->samples[0].view;
@@ -214,10 +214,10 @@ static void tell_straggler(struct watch *watch, uint64_t now_ms)
         return;
     watch->straggler_count = count;
     if (count == 0 || view->straggler >= watch->core.world ||
-        (watch->straggler_said_ms != 0 &&
-         now_ms - watch->straggler_said_ms < CT_WATCH_STRAGGLER_MS))
+        (watch->straggler_reported_ms != 0 &&
+         now_ms - watch->straggler_reported_ms < CT_WATCH_STRAGGLER_MS))
         return;
-    watch->straggler_said_ms = now_ms;
+    watch->straggler_reported_ms = now_ms;
     ct_log_event(&node->log, CT_LOG_WARN, "straggler",
                  "rank %u on %s is slow: last in %u %% of recent steps, costing %u %% of step "
                  "time; look there for other programs, throttled CPUs or GPUs and slow storage%s",
@@ -240,7 +240,7 @@ static void begin(struct watch *watch, uint64_t now_ms)
                    round->nodes[round->self].first_rank, round->world);
 }
 
-static void on_look(uv_timer_t *timer)
+static void on_poll(uv_timer_t *timer)
 {
     struct watch *watch = timer->data;
     struct node *node = watch->node;
@@ -250,9 +250,9 @@ static void on_look(uv_timer_t *timer)
         return;
     if (node->core.running != watch->generation)
         begin(watch, now_ms);
-    take_samples(watch);
+    collect_samples(watch);
     explain(watch, now_ms);
-    tell_straggler(watch, now_ms);
+    report_straggler(watch, now_ms);
     if (watch->condemned == 0 &&
         ct_watch_poll(&watch->core, now_ms, watch->samples, &watch->verdict))
         judge(watch);
@@ -276,7 +276,7 @@ struct watch *watch_new(struct node *node)
     }
     (void)uv_timer_init(&node->loop, &watch->timer);
     watch->timer.data = watch;
-    (void)uv_timer_start(&watch->timer, on_look, CT_WATCH_POLL_MS, CT_WATCH_POLL_MS);
+    (void)uv_timer_start(&watch->timer, on_poll, CT_WATCH_POLL_MS, CT_WATCH_POLL_MS);
     return watch;
 }
 

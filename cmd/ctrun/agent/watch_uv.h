@@ -17,10 +17,10 @@ struct watch;
 /* Begin to look at whatever round the node is in; NULL without memory. */
 struct watch *watch_new(struct node *node);
 
-/* Look no more. NULL is fine. */
+/* Stop polling. NULL is ignored. */
 void watch_close(struct watch *watch);
 
-/* When the loop has ended. NULL is fine. */
+/* Free, after the loop has ended. NULL is ignored. */
 void watch_free(struct watch *watch);
 
 #endif

@@ -45,7 +45,7 @@ static void pass_on(struct node *node, uint32_t local_rank, const struct ct_mess
     if (rc == 0) {
         rc = ct_agent_store(node->agent, number, message);
         if (rc != 0)
-            (void)ct_calls_take(&node->calls, number, &back);
+            (void)ct_calls_remove(&node->calls, number, &back);
     }
     if (rc != 0)
         reply(node, local_rank, call.request, rc);
@@ -57,7 +57,7 @@ void messages_store_reply(void *context, const struct ct_msg_store_reply *answer
     struct ct_message message = {.type = CT_MSG_STORE_REPLY, .store_reply = *answer};
     struct ct_call call;
 
-    if (!ct_calls_take(&node->calls, answer->request, &call))
+    if (!ct_calls_remove(&node->calls, answer->request, &call))
         return;
     if (call.local_rank == INQUIRY_CALLER)
         inquiry_reply(node->inquiry, call.request, answer);
@@ -92,12 +92,13 @@ static void on_ready(struct node *node, uint32_t local_rank, const struct ct_msg
                     });
 }
 
-static void on_healed(struct node *node, uint32_t local_rank, const struct ct_msg_healed *healed)
+static void on_recovered(struct node *node, uint32_t local_rank,
+                         const struct ct_msg_recovered *recovered)
 {
     node_feed(node, &(struct agent_event){
-                        .kind = AGENT_ON_HEALED,
+                        .kind = AGENT_ON_RECOVERED,
                         .local_rank = local_rank,
-                        .generation = healed->generation,
+                        .generation = recovered->generation,
                     });
 }
 
@@ -107,7 +108,7 @@ static void on_progress(struct node *node, const struct ct_msg_progress *message
     struct ct_msg_progress progress = *message;
 
     progress.elapsed_s = (double)(uv_now(&node->loop) - node->started_ms) / 1000;
-    words_progress(node, &progress);
+    show_progress(node, &progress);
     if (node->agent != NULL && node->core.running != 0)
         ct_agent_progress(node->agent, &progress);
 }
@@ -133,16 +134,16 @@ void messages_receive(void *context, uint32_t local_rank, const struct ct_messag
         on_progress(node, &message->progress);
         break;
     case CT_MSG_EVALUATION:
-        words_evaluation(node, &message->evaluation);
+        show_evaluation(node, &message->evaluation);
         break;
     case CT_MSG_SUMMARY:
-        words_summary(node, message->summary.text);
+        show_summary(node, message->summary.text);
         break;
     case CT_MSG_READY:
         on_ready(node, local_rank, &message->ready);
         break;
-    case CT_MSG_HEALED:
-        on_healed(node, local_rank, &message->healed);
+    case CT_MSG_RECOVERED:
+        on_recovered(node, local_rank, &message->recovered);
         break;
     case CT_MSG_PUBLISH:
         on_publish(node, local_rank, &message->publish);

@@ -89,7 +89,7 @@ static void observe_plateau(struct ct_worker *worker, double loss)
                                          .patience = (uint64_t)cfg->schedule.patience};
     double before = worker->plateau.ratio;
 
-    ct_plateau_see(&worker->plateau, &rule, worker->step, loss);
+    ct_plateau_observe(&worker->plateau, &rule, worker->step, loss);
     if (worker->plateau.ratio < before && worker->me->rank == 0)
         ct_log_event(worker->log, CT_LOG_INFO, "plateau",
                      "after step %" PRIu64 " the evaluation is no better than %.4f: the learning "

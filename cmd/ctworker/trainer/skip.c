@@ -31,7 +31,8 @@ static bool note_scale(struct ct_worker *worker, const struct ct_exec_result *re
 
     if (worker->plan.options.compute != CT_F16)
         return false;
-    ct_scaler_see(&worker->scaler, (uint64_t)worker->cfg->train.loss_scale_every, result->skipped);
+    ct_scaler_observe(&worker->scaler, (uint64_t)worker->cfg->train.loss_scale_every,
+                      result->skipped);
     return result->skipped && isfinite(result->loss) && scale > 1;
 }
 

@@ -30,8 +30,7 @@ typedef double (*ct_cpu_sum)(const struct ct_kernel_args *args, int64_t first, i
 typedef void (*ct_cpu_block)(const struct ct_kernel_args *args, int64_t first, int64_t count,
                              void *workspace, void *scratch);
 
-/* A thread's memory: for products, blocks, 16-bit operands. Pages that nobody writes cost nothing.
- */
+/* A thread's memory: for products, blocks, 16-bit operands. Untouched pages cost nothing. */
 enum {
     CT_CPU_SCRATCH = 1 << 20,
     CT_CPU_WORKSPACE = CT_GEMM_WORKSPACE + CT_CPU_SCRATCH + CT_NARROW_WORKSPACE
@@ -59,13 +58,13 @@ struct ct_cpu {
     void *workspace; /* CT_CPU_WORKSPACE bytes a thread */
 };
 
-/* What an op works through: `count` units that cost `width` elements each; a sum adds the units of
- * a leaf one after the other. */
+/* The range of an op: `count` units that cost `width` elements each; a sum adds the units of a leaf
+ * one after the other. */
 struct ct_cpu_range {
     int64_t count, width, leaf;
 };
 
-/* An op at work: what threads do to their units. */
+/* A running op: the work of threads on their units. */
 struct ct_cpu_work {
     const struct ct_kernel_args *args;
     ct_cpu_part part; /* one of these */
@@ -74,14 +73,14 @@ struct ct_cpu_work {
     const struct ct_narrow *narrow; /* the op has 16-bit operands, its kernels have not */
 };
 
-/* How many threads `work` deserves when one should get at least `grain`. */
+/* Return the number of threads for `work` if each is to get at least `grain`. */
 int ct_cpu_threads(const struct ct_cpu *cpu, int64_t work, int64_t grain);
 
 /* Run the part or block over all units of `range`. */
 void ct_cpu_split(struct ct_cpu *cpu, const struct ct_cpu_work *work, struct ct_cpu_range range);
 
-/* The sum over all units of `range`: leaves joined by a binary tree whose shape depends on count
- * and leaf alone. */
+/* Return the sum over all units of `range`: leaves joined by a binary tree whose shape depends on
+ * count and leaf alone. */
 double ct_cpu_tree_sum(struct ct_cpu *cpu, const struct ct_cpu_work *work,
                        struct ct_cpu_range range);
 

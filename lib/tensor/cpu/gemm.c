@@ -24,29 +24,29 @@ static const void *at(const void *base, int64_t elements, size_t element)
 }
 
 /* Piece `index` of c: pieces lie beside each other (columns) or above each other (rows). */
-static void run_piece(void *context, int index)
+static void run_part(void *context, int index)
 {
     const struct shared *shared = context;
     const struct ct_gemm *whole = shared->gemm;
     int64_t row = shared->rows < whole->m ? index * shared->rows : 0;
     int64_t column = shared->columns < whole->n ? index * shared->columns : 0;
-    struct ct_gemm piece = *whole;
+    struct ct_gemm part = *whole;
 
-    piece.m = CT_MIN(shared->rows, whole->m - row);
-    piece.n = CT_MIN(shared->columns, whole->n - column);
-    if (piece.m <= 0 || piece.n <= 0)
+    part.m = CT_MIN(shared->rows, whole->m - row);
+    part.n = CT_MIN(shared->columns, whole->n - column);
+    if (part.m <= 0 || part.n <= 0)
         return;
-    piece.a = at(whole->a, row * whole->a_row, shared->element);
-    piece.b = at(whole->b, column * whole->b_col, shared->element);
-    piece.c = (char *)whole->c + (row * whole->c_row + column) * (int64_t)shared->sum;
+    part.a = at(whole->a, row * whole->a_row, shared->element);
+    part.b = at(whole->b, column * whole->b_col, shared->element);
+    part.c = (char *)whole->c + (row * whole->c_row + column) * (int64_t)shared->sum;
     if (whole->bias != NULL)
-        piece.bias = at(whole->bias, column, shared->bias);
+        part.bias = at(whole->bias, column, shared->bias);
     char *workspace = shared->workspace + (size_t)index * CT_CPU_WORKSPACE;
 
     if (shared->half == NULL)
-        shared->kernels->run(&piece, workspace);
+        shared->kernels->run(&part, workspace);
     else
-        ct_narrow_gemm(shared->kernels, &piece, shared->half, shared->sum == sizeof(float),
+        ct_narrow_gemm(shared->kernels, &part, shared->half, shared->sum == sizeof(float),
                        workspace);
 }
 
@@ -65,7 +65,7 @@ static void run(struct ct_cpu *cpu, struct shared shared)
             ((gemm->n + threads - 1) / threads + ALIGN_COLUMNS - 1) / ALIGN_COLUMNS * ALIGN_COLUMNS;
     else if (threads > 1)
         shared.rows = (gemm->m + threads - 1) / threads;
-    ct_pool_run(cpu->pool, threads, run_piece, &shared);
+    ct_pool_run(cpu->pool, threads, run_part, &shared);
 }
 
 void ct_cpu_gemm(struct ct_cpu *cpu, const struct ct_gemm_kernels *kernels,

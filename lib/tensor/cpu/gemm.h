@@ -34,7 +34,7 @@ struct ct_gemm {
 
 /* The kernels of one instruction set and dtype. */
 struct ct_gemm_kernels {
-    /* On one thread, with CT_GEMM_WORKSPACE bytes aligned to CT_DEVICE_ALIGN. */
+    /* Compute on one thread, with CT_GEMM_WORKSPACE bytes aligned to CT_DEVICE_ALIGN. */
     void (*run)(const struct ct_gemm *gemm, void *workspace);
 };
 

@@ -57,21 +57,21 @@ static struct place place_of(const struct picture *p, int64_t row)
 
 /* The piece of line `k` of a window that lies in the image and in elements first .. first + count -
  * 1 of the window: `count` elements from `from` of x, at `to` of what is wanted. */
-struct piece {
+struct part {
     int64_t from, to, count;
 };
 
-static struct piece piece_of(const struct picture *p, struct place at, int64_t k, int64_t first,
-                             int64_t count)
+static struct part part_of(const struct picture *p, struct place at, int64_t k, int64_t first,
+                           int64_t count)
 {
     int64_t line = at.line + k, start = at.column * p->channels, wide = p->width * p->channels;
     int64_t low = CT_MAX(CT_MAX(first - k * p->line, 0), -start);
     int64_t high = CT_MIN(CT_MIN(first + count - k * p->line, p->line), wide - start);
 
     if (line < 0 || line >= p->height || high <= low)
-        return (struct piece){0, 0, 0};
-    return (struct piece){((at.sample * p->height + line) * p->width) * p->channels + start + low,
-                          k * p->line + low - first, high - low};
+        return (struct part){0, 0, 0};
+    return (struct part){((at.sample * p->height + line) * p->width) * p->channels + start + low,
+                         k * p->line + low - first, high - low};
 }
 
 /* Elements first .. first + count - 1 of the windows of rows row .. row + rows - 1. */
@@ -86,11 +86,11 @@ static void gather(const struct picture *p, const T *x, int64_t row, int64_t row
         if (!whole)
             memset(to, 0, (size_t)count * sizeof *to);
         for (int64_t k = first / p->line; k * p->line < first + count; k++) {
-            struct piece piece = piece_of(p, at, k, first, count);
-            const T *from = x + piece.from;
-            T *into = to + piece.to;
+            struct part part = part_of(p, at, k, first, count);
+            const T *from = x + part.from;
+            T *into = to + part.to;
 
-            EACH(j, piece.count) into[j] = from[j];
+            EACH(j, part.count) into[j] = from[j];
         }
     }
 }
@@ -101,11 +101,11 @@ static void scatter(const struct picture *p, T *x, int64_t row, int64_t rows, co
         struct place at = place_of(p, row + r);
 
         for (int64_t k = 0; k < p->kernel; k++) {
-            struct piece piece = piece_of(p, at, k, 0, p->window);
-            const T *part = from + piece.to;
-            T *into = x + piece.from;
+            struct part part = part_of(p, at, k, 0, p->window);
+            const T *source = from + part.to;
+            T *into = x + part.from;
 
-            EACH(j, piece.count) into[j] += part[j];
+            EACH(j, part.count) into[j] += source[j];
         }
     }
 }

@@ -6,7 +6,7 @@
 #include "tensor/cpu/cpu.h"
 
 enum {
-    PIECE = 8192,   /* elements of an operand that are widened at a time */
+    CHUNK = 8192,   /* elements of an operand that are widened at a time */
     TILE = 256,     /* columns at a time, for sums over rows */
     BLOCK_M = 256,  /* of a product: rows, columns and terms at a time */
     BLOCK_N = 512,  /*   */
@@ -61,26 +61,26 @@ _Static_assert((int)CPU_ROWS == (int)CT_OP_COUNT,
 /* ---- pieces --------------------------------------------------------------------------------- */
 
 /* The op on float operands, made piece by piece; `free` is what is left of the workspace. */
-struct piece {
+struct chunk {
     const struct ct_cpu_work *work;
     struct ct_kernel_args args;
     float *free;
     char *workspace;
 };
 
-static struct piece piece_of(const struct ct_cpu_work *work, char *workspace)
+static struct chunk chunk_of(const struct ct_cpu_work *work, char *workspace)
 {
-    return (struct piece){.work = work,
+    return (struct chunk){.work = work,
                           .args = *work->args,
                           .free = (float *)(void *)(workspace + CT_GEMM_WORKSPACE + CT_CPU_SCRATCH),
                           .workspace = workspace};
 }
 
-static float *take(struct piece *piece, int64_t count)
+static float *allocate(struct chunk *chunk, int64_t count)
 {
-    float *memory = piece->free;
+    float *memory = chunk->free;
 
-    piece->free += (count + ALIGN_FLOATS - 1) / ALIGN_FLOATS * ALIGN_FLOATS;
+    chunk->free += (count + ALIGN_FLOATS - 1) / ALIGN_FLOATS * ALIGN_FLOATS;
     return memory;
 }
 
@@ -89,16 +89,16 @@ static const uint16_t *halves(const struct ct_tensor *tensor, int64_t element)
     return (const uint16_t *)tensor->data + element;
 }
 
-static void widen(const struct piece *piece, float *to, const struct ct_tensor *from, int64_t first,
+static void widen(const struct chunk *chunk, float *to, const struct ct_tensor *from, int64_t first,
                   int64_t count)
 {
-    piece->work->narrow->half->widen(to, halves(from, first), count);
+    chunk->work->narrow->half->widen(to, halves(from, first), count);
 }
 
-static void narrow(const struct piece *piece, const struct ct_tensor *to, int64_t first,
+static void narrow(const struct chunk *chunk, const struct ct_tensor *to, int64_t first,
                    const float *from, int64_t count)
 {
-    piece->work->narrow->half->narrow((uint16_t *)to->data + first, from, count);
+    chunk->work->narrow->half->narrow((uint16_t *)to->data + first, from, count);
 }
 
 /* The tensor from element `first` on, in its own type. */
@@ -134,7 +134,7 @@ static struct ct_shape units(const struct ct_operand *operand, int64_t count, in
 }
 
 /* Units first .. first + count - 1 of an operand, widened when it is narrow and `reads`. */
-static struct ct_tensor cut(struct piece *piece, const struct ct_operand *operand,
+static struct ct_tensor cut(struct chunk *chunk, const struct ct_operand *operand,
                             const struct ct_tensor *whole, int64_t first, int64_t count, bool reads)
 {
     int64_t unit = is_cut(operand, whole) ? unit_of(operand, whole) : 0;
@@ -143,36 +143,36 @@ static struct ct_tensor cut(struct piece *piece, const struct ct_operand *operan
         return *whole;
     if (!ct_dtype_is_narrow(whole->dtype))
         return from_element(whole, first * unit, units(operand, count, unit));
-    float *data = take(piece, count * unit);
+    float *data = allocate(chunk, count * unit);
     if (reads)
-        widen(piece, data, whole, first * unit, count * unit);
+        widen(chunk, data, whole, first * unit, count * unit);
     return wide_tensor(data, units(operand, count, unit));
 }
 
-static struct piece cut_rows(const struct ct_cpu_work *work, int64_t first, int64_t count,
+static struct chunk cut_rows(const struct ct_cpu_work *work, int64_t first, int64_t count,
                              char *workspace)
 {
     const struct ct_operands *operands = work->narrow->operands;
-    struct piece piece = piece_of(work, workspace);
+    struct chunk chunk = chunk_of(work, workspace);
     bool updates = ct_op_info(work->narrow->op)->updates;
 
     for (int i = 0; i < operands->in_count; i++)
-        piece.args.in[i] = cut(&piece, &operands->in[i], &work->args->in[i], first, count, true);
+        chunk.args.in[i] = cut(&chunk, &operands->in[i], &work->args->in[i], first, count, true);
     for (int i = 0; i < operands->out_count; i++)
-        piece.args.out[i] =
-            cut(&piece, &operands->out[i], &work->args->out[i], first, count, updates);
-    piece.args.attr.first += (uint64_t)first; /* the number of the first unit */
-    return piece;
+        chunk.args.out[i] =
+            cut(&chunk, &operands->out[i], &work->args->out[i], first, count, updates);
+    chunk.args.attr.first += (uint64_t)first; /* the number of the first unit */
+    return chunk;
 }
 
-static void keep_rows(const struct piece *piece, int64_t first)
+static void keep_rows(const struct chunk *chunk, int64_t first)
 {
-    const struct ct_operands *operands = piece->work->narrow->operands;
+    const struct ct_operands *operands = chunk->work->narrow->operands;
 
     for (int i = 0; i < operands->out_count; i++) {
-        const struct ct_tensor *to = &piece->work->args->out[i], *from = &piece->args.out[i];
+        const struct ct_tensor *to = &chunk->work->args->out[i], *from = &chunk->args.out[i];
         if (to->data != NULL && ct_dtype_is_narrow(to->dtype))
-            narrow(piece, to, first * unit_of(&operands->out[i], to), from->data,
+            narrow(chunk, to, first * unit_of(&operands->out[i], to), from->data,
                    ct_shape_elements(from->shape));
     }
 }
@@ -193,14 +193,14 @@ static int64_t widest(const struct ct_cpu_work *work)
 
 static void by_rows(const struct ct_cpu_work *work, int64_t first, int64_t count, char *workspace)
 {
-    int64_t step = CT_MAX(PIECE / widest(work), 1), end = first + count;
+    int64_t step = CT_MAX(CHUNK / widest(work), 1), end = first + count;
 
     for (; first < end; first += step) {
         int64_t some = CT_MIN(step, end - first);
-        struct piece piece = cut_rows(work, first, some, workspace);
+        struct chunk chunk = cut_rows(work, first, some, workspace);
 
-        work->part(&piece.args, 0, some);
-        keep_rows(&piece, first);
+        work->part(&chunk.args, 0, some);
+        keep_rows(&chunk, first);
     }
 }
 
@@ -210,9 +210,9 @@ double ct_narrow_sum(const struct ct_cpu_work *work, int64_t first, int64_t coun
     double sum = 0;
 
     for (int64_t row = first; row < first + count; row++) {
-        struct piece piece = cut_rows(work, row, 1, workspace);
+        struct chunk chunk = cut_rows(work, row, 1, workspace);
 
-        sum += work->sum(&piece.args, 0, 1);
+        sum += work->sum(&chunk.args, 0, 1);
     }
     return sum;
 }
@@ -220,20 +220,20 @@ double ct_narrow_sum(const struct ct_cpu_work *work, int64_t first, int64_t coun
 /* ---- sums over rows ------------------------------------------------------------------------- */
 
 /* Columns [column, column + columns) of rows row .. row + rows - 1 of the [M, K] input i. */
-static void widen_tile(struct piece *piece, int i, int64_t row, int64_t rows, int64_t column,
+static void widen_tile(struct chunk *chunk, int i, int64_t row, int64_t rows, int64_t column,
                        int64_t columns)
 {
-    const struct ct_tensor *x = &piece->work->args->in[i];
+    const struct ct_tensor *x = &chunk->work->args->in[i];
     int64_t width = ct_shape_columns(x->shape);
 
     if (!ct_dtype_is_narrow(x->dtype)) { /* statistics of the rows */
-        piece->args.in[i] = from_element(x, row * width, ct_shape2(rows, width));
+        chunk->args.in[i] = from_element(x, row * width, ct_shape2(rows, width));
         return;
     }
-    float *data = take(piece, rows * columns);
+    float *data = allocate(chunk, rows * columns);
     for (int64_t r = 0; r < rows; r++)
-        widen(piece, data + r * columns, x, (row + r) * width + column, columns);
-    piece->args.in[i] = wide_tensor(data, ct_shape2(rows, columns));
+        widen(chunk, data + r * columns, x, (row + r) * width + column, columns);
+    chunk->args.in[i] = wide_tensor(data, ct_shape2(rows, columns));
 }
 
 static void by_columns(const struct ct_cpu_work *work, int64_t first, int64_t count,
@@ -245,14 +245,14 @@ static void by_columns(const struct ct_cpu_work *work, int64_t first, int64_t co
         int64_t columns = CT_MIN(TILE, end - first), row = 0;
 
         do { /* once even without rows: the sums are written */
-            struct piece piece = piece_of(work, workspace);
+            struct chunk chunk = chunk_of(work, workspace);
             int64_t rows = CT_MIN(CT_GEMM_KC, all - row);
 
             for (int i = 0; i < work->narrow->operands->in_count; i++)
-                widen_tile(&piece, i, row, rows, first, columns);
-            piece.args.out[0] = from_element(&work->args->out[0], first, ct_shape1(columns));
-            piece.args.attr.accumulate = work->args->attr.accumulate || row > 0;
-            work->part(&piece.args, 0, columns);
+                widen_tile(&chunk, i, row, rows, first, columns);
+            chunk.args.out[0] = from_element(&work->args->out[0], first, ct_shape1(columns));
+            chunk.args.attr.accumulate = work->args->attr.accumulate || row > 0;
+            work->part(&chunk.args, 0, columns);
             row += CT_GEMM_KC;
         } while (row < all);
     }
@@ -263,19 +263,19 @@ static void by_tokens(const struct ct_cpu_work *work, int64_t first, int64_t cou
 {
     const struct ct_tensor *ids = &work->args->in[0], *dy = &work->args->in[1];
     int64_t all = ct_shape_rows(dy->shape), width = ct_shape_columns(dy->shape), row = 0;
-    int64_t step = CT_MAX(PIECE / CT_MAX(width, 1), 1);
+    int64_t step = CT_MAX(CHUNK / CT_MAX(width, 1), 1);
 
     do {
-        struct piece piece = piece_of(work, workspace);
+        struct chunk chunk = chunk_of(work, workspace);
         int64_t rows = CT_MIN(step, all - row);
-        float *data = take(&piece, rows * width);
+        float *data = allocate(&chunk, rows * width);
 
         for (int64_t r = 0; r < rows; r++)
-            widen(&piece, data + r * width + first, dy, (row + r) * width + first, count);
-        piece.args.in[0] = from_element(ids, row, ct_shape1(rows));
-        piece.args.in[1] = wide_tensor(data, ct_shape2(rows, width));
-        piece.args.attr.accumulate = work->args->attr.accumulate || row > 0;
-        work->part(&piece.args, first, count);
+            widen(&chunk, data + r * width + first, dy, (row + r) * width + first, count);
+        chunk.args.in[0] = from_element(ids, row, ct_shape1(rows));
+        chunk.args.in[1] = wide_tensor(data, ct_shape2(rows, width));
+        chunk.args.attr.accumulate = work->args->attr.accumulate || row > 0;
+        work->part(&chunk.args, first, count);
         row += step;
     } while (row < all);
 }
@@ -287,20 +287,20 @@ static void by_places(const struct ct_cpu_work *work, int64_t first, int64_t cou
     int64_t all = ct_shape_rows(dy->shape), width = ct_shape_columns(dy->shape);
     int64_t sequence = (int64_t)work->args->attr.sequence, end = first + count;
 
-    for (int64_t step = CT_MAX(PIECE / CT_MAX(width, 1), 1); first < end; first += step) {
+    for (int64_t step = CT_MAX(CHUNK / CT_MAX(width, 1), 1); first < end; first += step) {
         int64_t places = CT_MIN(step, end - first), row = first;
         int64_t rows = all == 0 ? 0 : CT_MAX(CT_MIN(places, sequence - first), 0);
 
         do {
-            struct piece piece = piece_of(work, workspace);
-            float *data = take(&piece, rows * width);
+            struct chunk chunk = chunk_of(work, workspace);
+            float *data = allocate(&chunk, rows * width);
 
-            widen(&piece, data, dy, rows == 0 ? 0 : row * width, rows * width);
-            piece.args.in[0] = wide_tensor(data, ct_shape2(rows, width));
-            piece.args.out[0] = from_element(dp, first * width, ct_shape2(places, width));
-            piece.args.attr.sequence = (uint64_t)places;
-            piece.args.attr.accumulate = work->args->attr.accumulate || row > first;
-            work->part(&piece.args, 0, places);
+            widen(&chunk, data, dy, rows == 0 ? 0 : row * width, rows * width);
+            chunk.args.in[0] = wide_tensor(data, ct_shape2(rows, width));
+            chunk.args.out[0] = from_element(dp, first * width, ct_shape2(places, width));
+            chunk.args.attr.sequence = (uint64_t)places;
+            chunk.args.attr.accumulate = work->args->attr.accumulate || row > first;
+            work->part(&chunk.args, 0, places);
             row += sequence;
         } while (row < all);
     }
@@ -315,26 +315,26 @@ struct head {
     int64_t width;           /* of a block */
 };
 
-static void widen_head(struct piece *piece, struct ct_tensor *to, const struct ct_tensor *from,
+static void widen_head(struct chunk *chunk, struct ct_tensor *to, const struct ct_tensor *from,
                        const struct head *h, int parts)
 {
-    float *data = take(piece, h->rows * h->columns * parts);
+    float *data = allocate(chunk, h->rows * h->columns * parts);
 
     for (int64_t r = 0; r < h->rows; r++)
         for (int p = 0; p < parts; p++)
-            widen(piece, data + (r * parts + p) * h->columns, from,
+            widen(chunk, data + (r * parts + p) * h->columns, from,
                   ((h->row + r) * parts + p) * h->width + h->column, h->columns);
     *to = wide_tensor(data, ct_shape2(h->rows, h->columns * parts));
 }
 
-static void narrow_head(const struct piece *piece, const struct ct_tensor *to,
+static void narrow_head(const struct chunk *chunk, const struct ct_tensor *to,
                         const struct ct_tensor *from, const struct head *h, int parts)
 {
     const float *data = from->data;
 
     for (int64_t r = 0; r < h->rows; r++)
         for (int p = 0; p < parts; p++)
-            narrow(piece, to, ((h->row + r) * parts + p) * h->width + h->column,
+            narrow(chunk, to, ((h->row + r) * parts + p) * h->width + h->column,
                    data + (r * parts + p) * h->columns, h->columns);
 }
 
@@ -347,30 +347,30 @@ static float *lse_of(const struct ct_tensor *lse, const struct head *h, int64_t 
 static void attend(const struct ct_cpu_work *work, const struct head *h, char *workspace)
 {
     const struct ct_kernel_args *args = work->args;
-    struct piece piece = piece_of(work, workspace);
+    struct chunk chunk = chunk_of(work, workspace);
     bool back = work->narrow->op == CT_OP_ATTENTION_BW;
     int64_t heads = (int64_t)args->attr.heads;
-    float *lse = take(&piece, h->rows),
+    float *lse = allocate(&chunk, h->rows),
           *all = lse_of(back ? &args->in[3] : &args->out[1], h, heads);
     struct ct_tensor own_lse = wide_tensor(lse, ct_shape2(h->rows, 1));
 
-    piece.args.attr.heads = 1;
+    chunk.args.attr.heads = 1;
     if (back) {
         for (int64_t r = 0; r < h->rows; r++)
             lse[r] = all[r * heads];
-        widen_head(&piece, &piece.args.in[0], &args->in[0], h, 1);
-        widen_head(&piece, &piece.args.in[1], &args->in[1], h, 3);
-        widen_head(&piece, &piece.args.in[2], &args->in[2], h, 1);
-        piece.args.in[3] = own_lse;
+        widen_head(&chunk, &chunk.args.in[0], &args->in[0], h, 1);
+        widen_head(&chunk, &chunk.args.in[1], &args->in[1], h, 3);
+        widen_head(&chunk, &chunk.args.in[2], &args->in[2], h, 1);
+        chunk.args.in[3] = own_lse;
     } else {
-        widen_head(&piece, &piece.args.in[0], &args->in[0], h, 3);
-        piece.args.out[1] = own_lse;
+        widen_head(&chunk, &chunk.args.in[0], &args->in[0], h, 3);
+        chunk.args.out[1] = own_lse;
     }
     int parts = back ? 3 : 1;
-    piece.args.out[0] = wide_tensor(take(&piece, h->rows * h->columns * parts),
+    chunk.args.out[0] = wide_tensor(allocate(&chunk, h->rows * h->columns * parts),
                                     ct_shape2(h->rows, h->columns * parts));
-    work->block(&piece.args, 0, 1, workspace, workspace + CT_GEMM_WORKSPACE);
-    narrow_head(&piece, &args->out[0], &piece.args.out[0], h, parts);
+    work->block(&chunk.args, 0, 1, workspace, workspace + CT_GEMM_WORKSPACE);
+    narrow_head(&chunk, &args->out[0], &chunk.args.out[0], h, parts);
     for (int64_t r = 0; r < h->rows && !back; r++)
         all[r * heads] = lse[r];
 }

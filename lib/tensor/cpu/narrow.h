@@ -1,11 +1,11 @@
 /* Ops on 16-bit floats: the kernels for float do the work, on blocks that are widened before and
  * rounded after them.
  *
- *     x bf16 [ ... | piece | ... ] --widen--> float --the op's part--> float --narrow--> y bf16
+ *     x bf16 [ ... | chunk | ... ] --widen--> float --the op's part--> float --narrow--> y bf16
  *
- * So narrow(op(widen(x))) holds bit by bit, whatever the pieces: each result is what the op gives
- * for F32 operands of the same values, rounded once. Pieces are small enough to stay in a cache,
- * the memory for them is the thread's (CT_CPU_WORKSPACE). */
+ * So narrow(op(widen(x))) holds bit by bit, whatever the chunks: each result is that of the op on
+ * F32 operands of the same values, rounded once. Chunks are small enough to stay in a cache, the
+ * memory for them is the thread's (CT_CPU_WORKSPACE). */
 #ifndef CT_TENSOR_CPU_NARROW_H
 #define CT_TENSOR_CPU_NARROW_H
 
@@ -22,10 +22,10 @@ struct ct_half_kernels {
 extern const struct ct_half_kernels ct_half_portable[CT_DTYPE_COUNT], ct_half_avx2[CT_DTYPE_COUNT],
     ct_half_avx512[CT_DTYPE_COUNT];
 
-/* Bytes of float pieces that a running op may need. */
+/* Bytes of float chunks that a running op may need. */
 enum { CT_NARROW_WORKSPACE = 12 << 20 };
 
-/* What makes an op one of 16-bit operands. */
+/* The description of an op on 16-bit operands. */
 struct ct_narrow {
     enum ct_op_kind op;
     const struct ct_half_kernels *half; /* of the op's T */
@@ -41,7 +41,7 @@ void ct_narrow_part(const struct ct_cpu_work *work, int64_t first, int64_t count
 /* The same for an op that sums. */
 double ct_narrow_sum(const struct ct_cpu_work *work, int64_t first, int64_t count, char *workspace);
 
-/* A product of 16-bit a and b, with c of 16 bits too or, when `wide`, of F32. */
+/* Multiply 16-bit a and b; c is of 16 bits too or, when `wide`, of F32. */
 void ct_narrow_gemm(const struct ct_gemm_kernels *kernels, const struct ct_gemm *gemm,
                     const struct ct_half_kernels *half, bool wide, char *workspace);
 

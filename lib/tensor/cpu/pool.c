@@ -33,7 +33,7 @@ struct ct_pool {
     atomic_int next, done, inside;
 };
 
-static void take_indices(struct ct_pool *pool)
+static void run_indices(struct ct_pool *pool)
 {
     int index;
 
@@ -66,7 +66,7 @@ static void *worker_main(void *argument)
         seen = await_work(pool, seen);
         if (atomic_load(&pool->stop))
             return NULL;
-        take_indices(pool);
+        run_indices(pool);
         atomic_fetch_sub(&pool->inside, 1);
     }
 }
@@ -143,7 +143,7 @@ void ct_pool_run(struct ct_pool *pool, int count, void (*work)(void *context, in
     atomic_fetch_add(&pool->generation, 1);
     pthread_cond_broadcast(&pool->wake);
     pthread_mutex_unlock(&pool->lock);
-    take_indices(pool);
+    run_indices(pool);
     for (int spins = 0; atomic_load(&pool->done) < count; spins++) {
         if (spins < SPINS)
             ct_relax();

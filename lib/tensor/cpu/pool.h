@@ -14,8 +14,8 @@ struct ct_pool;
 
 enum { CT_POOL_MAX_THREADS = 1024 };
 
-/* A pool of `threads` (1 .. CT_POOL_MAX_THREADS), the caller included; NULL when the system gives
- * no memory or no thread. */
+/* Create a pool of `threads` (1 .. CT_POOL_MAX_THREADS), the caller included; NULL without memory
+ * or threads. */
 struct ct_pool *ct_pool_new(int threads);
 void ct_pool_free(struct ct_pool *pool);
 

@@ -90,7 +90,7 @@ static void add_rows(const struct ct_kernel_args *args, int64_t first, int64_t c
 }
 
 /* Turn one head: pairs (x[i], x[i + half]). */
-static void turn(const T *x, T *y, int64_t half, const T *cosine, const T *sine)
+static void rotate(const T *x, T *y, int64_t half, const T *cosine, const T *sine)
 {
     EACH(i, half)
     {
@@ -122,7 +122,7 @@ static void rope(const struct ct_kernel_args *args, int64_t first, int64_t count
             sine[i] = (T)(args->attr.inverse ? -wide[1][i] : wide[1][i]);
         }
         for (int64_t head = 0; head < 2 * width; head += size)
-            turn(x + head, y + head, half, cosine, sine);
+            rotate(x + head, y + head, half, cosine, sine);
         if (y != x)
             memcpy(y + 2 * width, x + 2 * width, (size_t)width * sizeof *y);
     }

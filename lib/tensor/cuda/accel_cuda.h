@@ -4,8 +4,8 @@
 
 #include "base/accel.h"
 
-/* GPU `number` of those that this process sees, one table each, which lasts as long as the process.
- * NULL when there is no such GPU, or more than can be. */
+/* Return the table of GPU `number` of those visible to this process; it lives as long as the
+ * process. NULL when there is no such GPU, or above the limit. */
 const struct ct_accel *ct_cuda_accel(int number);
 
 #endif

@@ -28,11 +28,11 @@ struct ct_cuda_heads {
     int32_t sequence, heads, size;
 };
 
-/* The operands of attention or attention_bw. */
+/* Return the operands of attention or attention_bw. */
 struct ct_cuda_heads ct_cuda_heads_forward(const struct ct_kernel_args *args);
 struct ct_cuda_heads ct_cuda_heads_backward(const struct ct_kernel_args *args, void *workspace);
 
-/* Bytes of delta. */
+/* Return the bytes of delta. */
 size_t ct_cuda_heads_workspace(const struct ct_cuda_heads *heads);
 
 /* The kernels for one size of head on tensor cores. */
@@ -48,7 +48,7 @@ struct ct_cuda_flash {
 extern const struct ct_cuda_flash ct_cuda_flash_64, ct_cuda_flash_128;
 extern const struct ct_cuda_flash ct_cuda_hopper_64, ct_cuda_hopper_128;
 
-/* Those that take them on this queue's GPU, or NULL. */
+/* Return the kernels for these heads on this queue's GPU, or NULL. */
 const struct ct_cuda_flash *ct_cuda_heads_flash(const struct ct_cuda_queue *queue,
                                                 const struct ct_cuda_heads *heads,
                                                 enum ct_dtype dtype);

@@ -21,11 +21,11 @@
 #define LOADS (TILE * STEP / THREADS)
 
 /* A piece of a and of b: column (of c's rows or columns) by column. */
-struct ct_pieces {
+struct ct_tiles {
     float a[STEP][TILE + 1], b[STEP][TILE + 1];
 };
 
-static __device__ __forceinline__ void multiply(float (*sum)[EACH], const struct ct_pieces *p)
+static __device__ __forceinline__ void multiply(float (*sum)[EACH], const struct ct_tiles *p)
 {
     int row = (int)threadIdx.x / SIDE, column = (int)threadIdx.x % SIDE;
 
@@ -81,7 +81,7 @@ static __device__ __forceinline__ float window_at(const struct ct_picture &p, co
 static __global__ void __launch_bounds__(THREADS)
     conv(struct ct_picture p, float *y, const float *x, const float *w, const float *bias)
 {
-    __shared__ struct ct_pieces pieces;
+    __shared__ struct ct_tiles tiles;
     int64_t row = (int64_t)blockIdx.x * TILE;
     int column = (int)blockIdx.y * TILE;
     int k = (int)threadIdx.x % STEP, lane = (int)threadIdx.x / STEP; /* what a thread loads */
@@ -93,12 +93,12 @@ static __global__ void __launch_bounds__(THREADS)
             int out = column + lane + SIDE * i;
             bool there = out < p.out_channels && at + k < p.window;
 
-            pieces.a[k][lane + SIDE * i] =
+            tiles.a[k][lane + SIDE * i] =
                 pixel < p.out_pixels ? window_at(p, x, corner_of(p, pixel), at + k) : 0;
-            pieces.b[k][lane + SIDE * i] = there ? w[(int64_t)out * p.window + at + k] : 0;
+            tiles.b[k][lane + SIDE * i] = there ? w[(int64_t)out * p.window + at + k] : 0;
         }
         __syncthreads();
-        multiply(sum, &pieces);
+        multiply(sum, &tiles);
         __syncthreads();
     }
     for (int i = 0; i < EACH; i++)
@@ -144,7 +144,7 @@ static __device__ __forceinline__ float slope_at(const struct ct_picture &p, con
 static __global__ void __launch_bounds__(THREADS)
     conv_dx(struct ct_picture p, float *dx, const float *dy, const float *w)
 {
-    __shared__ struct ct_pieces pieces;
+    __shared__ struct ct_tiles tiles;
     int64_t row = (int64_t)blockIdx.x * TILE;
     int first = (int)blockIdx.y * TILE, depth = p.kernel * p.kernel * p.out_channels;
     int k = (int)threadIdx.x % STEP, lane = (int)threadIdx.x / STEP;
@@ -159,12 +159,12 @@ static __global__ void __launch_bounds__(THREADS)
             bool there = at < depth && channel < p.channels;
             int64_t weight = (int64_t)out * p.window + place * p.channels + channel;
 
-            pieces.a[k][lane + SIDE * i] =
+            tiles.a[k][lane + SIDE * i] =
                 at < depth && pixel < p.pixels ? slope_at(p, dy, pixel, place, out) : 0;
-            pieces.b[k][lane + SIDE * i] = there ? w[weight] : 0;
+            tiles.b[k][lane + SIDE * i] = there ? w[weight] : 0;
         }
         __syncthreads();
-        multiply(sum, &pieces);
+        multiply(sum, &tiles);
         __syncthreads();
     }
     for (int i = 0; i < EACH; i++)
@@ -194,7 +194,7 @@ extern "C" void ct_cuda_conv2d_dx(struct ct_cuda_queue *queue, enum ct_dtype,
 static __global__ void __launch_bounds__(THREADS)
     conv_dw(struct ct_picture p, float *parts, const float *dy, const float *x, int64_t each)
 {
-    __shared__ struct ct_pieces pieces;
+    __shared__ struct ct_tiles tiles;
     int row = (int)blockIdx.x * TILE, column = (int)blockIdx.y * TILE;
     int lane = (int)threadIdx.x % SIDE, k = (int)threadIdx.x / SIDE;
     int64_t from = blockIdx.z * each, to = from + each < p.out_pixels ? from + each : p.out_pixels;
@@ -208,11 +208,11 @@ static __global__ void __launch_bounds__(THREADS)
             int out = row + lane + SIDE * i, element = column + lane + SIDE * i;
             bool there = at < to && out < p.out_channels;
 
-            pieces.a[k][lane + SIDE * i] = there ? dy[at * p.out_channels + out] : 0;
-            pieces.b[k][lane + SIDE * i] = at < to ? window_at(p, x, corner, element) : 0;
+            tiles.a[k][lane + SIDE * i] = there ? dy[at * p.out_channels + out] : 0;
+            tiles.b[k][lane + SIDE * i] = at < to ? window_at(p, x, corner, element) : 0;
         }
         __syncthreads();
-        multiply(sum, &pieces);
+        multiply(sum, &tiles);
         __syncthreads();
     }
     for (int i = 0; i < EACH; i++)

@@ -24,7 +24,7 @@ struct CUstream_st; /* a cudaStream_t points to it */
 
 struct ct_cuda_linear; /* what cuBLASLt keeps for a queue: linear_cuda.c knows it */
 
-/* An in-order queue of the device: what launchers are given. */
+/* An in-order queue of the device, the argument of launchers. */
 struct ct_cuda_queue {
     struct CUstream_st *stream;
     int processors;         /* multiprocessors of the GPU */
@@ -61,7 +61,7 @@ struct ct_cuda_kernel {
 /* By op. */
 extern const struct ct_cuda_kernel ct_cuda_kernels[CT_OP_COUNT];
 
-/* Note that a call of a library failed; the device tells it at its next ct_device_finish. */
+/* Record a failed library call; the next ct_device_finish reports it. */
 void ct_cuda_note(struct ct_cuda_queue *queue, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

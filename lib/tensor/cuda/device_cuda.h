@@ -29,13 +29,13 @@ struct ct_cuda {
     struct ct_cuda_block *blocks; /* workspaces */
 };
 
-/* Note `error` as the queue's failure while doing `what`; whether there was none. */
+/* Record `error` as the queue's failure in `what`; returns whether there was none. */
 bool ct_cuda_check(struct ct_cuda *cuda, cudaError_t error, const char *what);
 
-/* The device, which becomes the thread's current one. */
+/* Return the device, which becomes the thread's current one. */
 struct ct_cuda *ct_cuda_of(struct ct_device *device);
 
-/* A queue of its own on GPU `number`. CT_ENOMEM, CT_EUNSUPPORTED. */
+/* Open a queue on GPU `number`. 0, CT_ENOMEM, CT_EUNSUPPORTED. */
 int ct_cuda_open(int number, struct ct_device **ret_device, struct ct_error *err);
 
 /* Entries of the table (device.h). */

@@ -42,8 +42,8 @@ static __device__ __forceinline__ void begin_sum(T type, float (*c)[4], const ui
     for (int k = 0; k < tiles / 2; k++)
 #pragma unroll
         for (int panel = 0; panel < HEAD / 64; panel++)
-            multiply_turned(type, c + 8 * panel, p[k],
-                            operand_behind(b, 2 * k * GROUP_BYTES + panel * PANEL_BYTES));
+            multiply_transposed(type, c + 8 * panel, p[k],
+                                operand_behind(b, 2 * k * GROUP_BYTES + panel * PANEL_BYTES));
 }
 
 /* p [64, 8 tiles], rounded, as operands from registers. */
@@ -73,18 +73,18 @@ static __device__ __forceinline__ void attend(struct ct_flash_rows *r, unsigned 
         begin_scores(T(), s, KEYS / 8, q, 64 * m, k);
         products_end_group();
         products_wait<0>();
-        settled(s, KEYS / 8);
+        keep_order(s, KEYS / 8);
         if (key + KEYS - 1 > first + 64 * m)
             hide(s, first + tile_row(m), key);
         absorb(r, m, s, scale);
         round_all(T(), p, s, KEYS / 8);
-        settled(r->y + m * COLUMNS, COLUMNS);
+        keep_order(r->y + m * COLUMNS, COLUMNS);
         products_begin();
         begin_sum(T(), r->y + m * COLUMNS, p, KEYS / 8, k + KEYS * ROW_BYTES);
         products_end_group();
     }
     products_wait<0>();
-    settled(r->y, ROW_TILES * COLUMNS);
+    keep_order(r->y, ROW_TILES * COLUMNS);
 }
 
 struct alignas(8) ct_two {
@@ -114,7 +114,7 @@ static __device__ __forceinline__ void keys_step(float (*dk)[4], float (*dv)[4],
     begin_scores(T(), ds, PASSING / 8, v, 0, t.dy);
     products_end_group();
     products_wait<1>();
-    settled(s, PASSING / 8);
+    keep_order(s, PASSING / 8);
 #pragma unroll
     for (int n = 0; n < PASSING / 8; n++) {
         const struct ct_two lse = two_at(t.lse + 8 * n + column_of(0));
@@ -129,7 +129,7 @@ static __device__ __forceinline__ void keys_step(float (*dk)[4], float (*dv)[4],
     begin_sum(T(), dv, p, PASSING / 8, t.dy);
     products_end_group();
     products_wait<1>();
-    settled(ds, PASSING / 8);
+    keep_order(ds, PASSING / 8);
 #pragma unroll
     for (int n = 0; n < PASSING / 8; n++)
 #pragma unroll
@@ -144,8 +144,8 @@ static __device__ __forceinline__ void keys_step(float (*dk)[4], float (*dv)[4],
     begin_sum(T(), dk, rounded, PASSING / 8, t.q);
     products_end_group();
     products_wait<0>();
-    settled(dv, COLUMNS);
-    settled(dk, COLUMNS);
+    keep_order(dv, COLUMNS);
+    keep_order(dk, COLUMNS);
 }
 
 /* dq of the block's queries, from place `first` on, of one tile of keys. */
@@ -166,7 +166,7 @@ queries_step(float (*dq)[4], unsigned char *q, unsigned char *dy, unsigned char 
     begin_scores(T(), ds, PASSING / 8, dy, 0, k + PASSING_BYTES);
     products_end_group();
     products_wait<1>();
-    settled(s, PASSING / 8);
+    keep_order(s, PASSING / 8);
 #pragma unroll
     for (int n = 0; n < PASSING / 8; n++)
 #pragma unroll
@@ -174,7 +174,7 @@ queries_step(float (*dq)[4], unsigned char *q, unsigned char *dy, unsigned char 
             s[n][i] = likelihood(s[n][i], all || key + 8 * n + column_of(i) <= query + row_of(i),
                                  scale, less[i >> 1]);
     products_wait<0>();
-    settled(ds, PASSING / 8);
+    keep_order(ds, PASSING / 8);
 #pragma unroll
     for (int n = 0; n < PASSING / 8; n++)
 #pragma unroll
@@ -186,5 +186,5 @@ queries_step(float (*dq)[4], unsigned char *q, unsigned char *dy, unsigned char 
     begin_sum(T(), dq, rounded, PASSING / 8, k);
     products_end_group();
     products_wait<0>();
-    settled(dq, COLUMNS);
+    keep_order(dq, COLUMNS);
 }

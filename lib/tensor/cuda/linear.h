@@ -14,7 +14,7 @@ static inline size_t ct_linear_bias_bytes(int64_t count)
     return ((size_t)count * 2 + 255) / 256 * 256;
 }
 
-/* to[i] = bias[i] as `dtype`, BF16 or F16. */
+/* Convert to[i] = bias[i] to `dtype`, BF16 or F16. */
 void ct_linear_round_bias(void *to, const float *bias, int64_t count, enum ct_dtype dtype,
                           struct CUstream_st *stream);
 

@@ -120,8 +120,8 @@ static cublasStatus_t describe_end(cublasLtMatmulDesc_t product, const struct ct
 
 static cublasStatus_t describe(struct choice *choice, const struct ct_product *p, bool round_bias)
 {
-    const cublasOperation_t a = p->a_turned ? CUBLAS_OP_T : CUBLAS_OP_N;
-    const cublasOperation_t b = p->b_turned ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t a = p->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t b = p->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasStatus_t rc = cublasLtMatmulDescCreate(&choice->product, CUBLAS_COMPUTE_32F, CUDA_R_32F);
 
     SET(rc, cublasLtMatmulDescSetAttribute, choice->product, CUBLASLT_MATMUL_DESC_TRANSA, a);
@@ -130,12 +130,12 @@ static cublasStatus_t describe(struct choice *choice, const struct ct_product *p
         rc = describe_end(choice->product, p, round_bias);
     if (rc == CUBLAS_STATUS_SUCCESS)
         rc = cublasLtMatrixLayoutCreate(&choice->a, type_of(p->in),
-                                        (uint64_t)(p->a_turned ? p->k : p->m),
-                                        (uint64_t)(p->a_turned ? p->m : p->k), p->a_step);
+                                        (uint64_t)(p->a_transposed ? p->k : p->m),
+                                        (uint64_t)(p->a_transposed ? p->m : p->k), p->a_step);
     if (rc == CUBLAS_STATUS_SUCCESS)
         rc = cublasLtMatrixLayoutCreate(&choice->b, type_of(p->in),
-                                        (uint64_t)(p->b_turned ? p->n : p->k),
-                                        (uint64_t)(p->b_turned ? p->k : p->n), p->b_step);
+                                        (uint64_t)(p->b_transposed ? p->n : p->k),
+                                        (uint64_t)(p->b_transposed ? p->k : p->n), p->b_step);
     if (rc == CUBLAS_STATUS_SUCCESS)
         rc = cublasLtMatrixLayoutCreate(&choice->c, type_of(p->out), (uint64_t)p->m, (uint64_t)p->n,
                                         p->c_step);

@@ -10,7 +10,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, 2)
                          int64_t rows, int64_t columns, bool cached)
 {
     CT_SHARED_BYTES(memory);
-    __shared__ float best[MAX_WARPS], pieces[PIECES];
+    __shared__ float best[MAX_WARPS], parts[PARTS];
 
     for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
         const T *x = logits + row * columns;
@@ -25,7 +25,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, 2)
             continue;
         }
         float max = row_max(x, columns, cache, best, -1, NULL);
-        double sum = row_sum_exp(cached ? cache : x, columns, max, pieces);
+        double sum = row_sum_exp(cached ? cache : x, columns, max, parts);
 
         if (threadIdx.x == 0) {
             double log_sum = log_of(sum);
@@ -173,7 +173,7 @@ static __global__ void vocab_sums_kernel(const float *logits, const int32_t *lab
                                          const float *maxima, float *sums, struct part part,
                                          int64_t rows, int64_t columns)
 {
-    __shared__ float pieces[PIECES];
+    __shared__ float parts[PARTS];
     __shared__ int counts[MAX_WARPS];
 
     for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
@@ -182,7 +182,7 @@ static __global__ void vocab_sums_kernel(const float *logits, const int32_t *lab
         int64_t label = labels[row] - part.begin, before = label < part.real ? label : part.real;
         bool counted = labels[row] >= 0;
         int ties = 0;
-        double sum = row_sum_exp(x, part.real, max, pieces);
+        double sum = row_sum_exp(x, part.real, max, parts);
 
         for (int64_t j = threadIdx.x; j < before; j += blockDim.x)
             ties += x[j] == max;

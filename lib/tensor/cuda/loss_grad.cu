@@ -59,7 +59,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, 2)
                               int64_t columns, bool cached)
 {
     CT_SHARED_BYTES(memory);
-    __shared__ float best[MAX_WARPS], pieces[PIECES], log_sum;
+    __shared__ float best[MAX_WARPS], parts[PARTS], log_sum;
     float factor = (float)*scale;
 
     for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
@@ -72,7 +72,7 @@ static __global__ void __launch_bounds__(ROW_THREADS, 2)
             continue;
         float at_label = wide(x[label]);
         float max = row_max(x, columns, cache, best, label, &beaten);
-        double sum = row_sum_exp(cached ? cache : x, columns, max, pieces);
+        double sum = row_sum_exp(cached ? cache : x, columns, max, parts);
 
         beaten = __syncthreads_or(beaten);
         if (threadIdx.x == 0) {
@@ -123,8 +123,8 @@ static inline __device__ struct soft join_soft(struct soft a, struct soft b)
  * label's logit `goal`: a larger element, or one as large in front of the label. A NaN makes the
  * sum one. */
 template <typename T>
-static inline __device__ bool see_pack(struct soft *soft, const union pack<T, T> *pack,
-                                       int64_t ahead, float goal)
+static inline __device__ bool observe_pack(struct soft *soft, const union pack<T, T> *pack,
+                                           int64_t ahead, float goal)
 {
     float a[PACK(T)], most = -(float)INFINITY;
     bool beaten;
@@ -170,7 +170,7 @@ static inline __device__ struct soft read_row(uint4 *cache, const uint4 *row, in
             if (at >= packs)
                 continue;
             cache[at] = pack[i].words[0];
-            *beaten |= see_pack<T>(&own, &pack[i], label - (int64_t)at * PACK(T), goal);
+            *beaten |= observe_pack<T>(&own, &pack[i], label - (int64_t)at * PACK(T), goal);
         }
     }
     for (int distance = 16; distance > 0; distance /= 2) {

@@ -13,8 +13,8 @@
 #include "tensor/cpu/log.h"
 
 enum {
-    PIECE = 256,
-    PIECES = 512,
+    PART = 256,
+    PARTS = 512,
     MAX_WARPS = 16,
     ROW_THREADS = 32 * MAX_WARPS, /* of a block, at most; two blocks share a multiprocessor */
     STATIC_BYTES = 4096           /* of shared memory, that a block has besides a row */
@@ -67,35 +67,35 @@ static inline __device__ float row_max(const T *x, int64_t columns, T *cache, fl
 
 /* Half a warp: the sum of exp(x[j] - max) over the PIECE columns from `first` on. */
 template <typename T>
-static inline __device__ float piece_sum(const T *x, int64_t first, int64_t columns, float max)
+static inline __device__ float part_sum(const T *x, int64_t first, int64_t columns, float max)
 {
     int lane = (int)threadIdx.x % LANES;
     float sum = 0;
 
-    for (int64_t j = first + lane; j < first + PIECE; j += LANES)
+    for (int64_t j = first + lane; j < first + PART; j += LANES)
         sum += j < columns ? exp_of<T>(wide(x[j]) - max) : 0;
     return fold_lanes(sum);
 }
 
 /* The sum over the row; in thread 0. */
 template <typename T>
-static inline __device__ double row_sum_exp(const T *x, int64_t columns, float max, float *pieces)
+static inline __device__ double row_sum_exp(const T *x, int64_t columns, float max, float *parts)
 {
     int half_warps = (int)blockDim.x / LANES, half_warp = (int)threadIdx.x / LANES;
-    int64_t count = (columns + PIECE - 1) / PIECE;
+    int64_t count = (columns + PART - 1) / PART;
     double total = 0;
 
-    for (int64_t base = 0; base < count; base += PIECES) {
-        for (int piece = half_warp; piece < PIECES && base + piece - half_warp % 2 < count;
-             piece += half_warps) { /* both halves of a warp go on while one has a piece */
-            float sum = piece_sum(x, (base + piece) * PIECE, columns, max);
+    for (int64_t base = 0; base < count; base += PARTS) {
+        for (int part = half_warp; part < PARTS && base + part - half_warp % 2 < count;
+             part += half_warps) { /* both halves of a warp go on while one has a piece */
+            float sum = part_sum(x, (base + part) * PART, columns, max);
 
             if (threadIdx.x % LANES == 0)
-                pieces[piece] = sum;
+                parts[part] = sum;
         }
         __syncthreads();
-        for (int piece = 0; threadIdx.x == 0 && piece < PIECES && base + piece < count; piece++)
-            total += (double)pieces[piece];
+        for (int part = 0; threadIdx.x == 0 && part < PARTS && base + part < count; part++)
+            total += (double)parts[part];
         __syncthreads();
     }
     return total;

@@ -77,7 +77,7 @@ static __device__ __forceinline__ void load_matrices(uint32_t r[4], const void *
 }
 
 /* The same, each matrix transposed: r[i] is rows 2t and 2t+1, column g of matrix i. */
-static __device__ __forceinline__ void load_matrices_turned(uint32_t r[4], const void *row)
+static __device__ __forceinline__ void load_matrices_transposed(uint32_t r[4], const void *row)
 {
     uint32_t address = (uint32_t)__cvta_generic_to_shared(row);
 

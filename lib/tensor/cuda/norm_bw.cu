@@ -105,7 +105,7 @@ static inline __device__ void find_facts(struct row_facts *facts, const T *dy, c
 
 /* Columns j and j + 1 of a tile's rows. sums: [dg, step][db, step] */
 template <typename T>
-static inline __device__ void take_columns(const struct row_facts *facts, const T *dy, const T *x,
+static inline __device__ void load_columns(const struct row_facts *facts, const T *dy, const T *x,
                                            const float *g, T *dx, float *sums, int64_t j, int count,
                                            int step, struct norm norm)
 {
@@ -151,7 +151,7 @@ template <typename E> struct alignas(FOUR * sizeof(E)) four {
 
 /* The same of 16 bits, of columns j .. j + 3, each operand aligned to four elements. */
 template <typename T>
-static inline __device__ void take_fours(const struct row_facts *facts, const T *dy, const T *x,
+static inline __device__ void load_fours(const struct row_facts *facts, const T *dy, const T *x,
                                          const float *g, T *dx, float *sums, int64_t j, int count,
                                          int step, int64_t columns)
 {
@@ -225,11 +225,11 @@ static __global__ void __launch_bounds__(CT_CUDA_BLOCK, 2)
             __syncthreads();
             if (fours)
                 for (int64_t j = FOUR * threadIdx.x; j < norm.columns; j += FOUR * blockDim.x)
-                    take_fours(facts, own, own + tile, g, dx + first * norm.columns, sums, j, count,
+                    load_fours(facts, own, own + tile, g, dx + first * norm.columns, sums, j, count,
                                step, norm.columns);
             else
                 for (int64_t j = 2 * threadIdx.x; j < norm.columns; j += 2 * blockDim.x)
-                    take_columns(facts, own, own + tile, g, dx + first * norm.columns, sums, j,
+                    load_columns(facts, own, own + tile, g, dx + first * norm.columns, sums, j,
                                  count, step, norm);
         }
         __syncthreads(); /* sums of other threads' columns are read */

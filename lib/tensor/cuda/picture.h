@@ -20,11 +20,12 @@ struct ct_picture {
 
 struct ct_picture ct_picture_of(const struct ct_attr *attr, struct ct_shape x, struct ct_shape y);
 
-/* Parts of conv2d_dw's sum over the pixels of y, by shapes alone: as many as fill a large GPU, each
- * of ct_picture_part_pixels at least, together in the workspace that every queue has. */
+/* Return the number of parts of conv2d_dw's sum over the pixels of y, from the shapes alone: as
+ * many as fill a large GPU, each of at least ct_picture_part_pixels, all in the workspace of every
+ * queue. */
 int ct_picture_parts(const struct ct_picture *picture);
 
-/* Pixels of one part: a multiple of 16. */
+/* Return the number of pixels of one part: a multiple of 16. */
 int64_t ct_picture_part_pixels(const struct ct_picture *picture);
 
 #ifdef __cplusplus

@@ -27,7 +27,7 @@ struct ct_product ct_product_of(enum ct_op_kind op, enum ct_dtype dtype,
         p.a = second->data;
         p.b = first->data;
         p.bias = args->in[2].data;
-        p.a_turned = true;
+        p.a_transposed = true;
         p.m = out;
         p.n = rows;
         p.k = in;
@@ -44,14 +44,14 @@ struct ct_product ct_product_of(enum ct_op_kind op, enum ct_dtype dtype,
         CT_ASSERT(op == CT_OP_LINEAR_DW);
         p.a = second->data;
         p.b = first->data;
-        p.b_turned = true;
+        p.b_transposed = true;
         p.accumulate = args->attr.accumulate;
         p.m = in;
         p.n = out;
         p.k = rows;
     }
-    p.a_step = p.a_turned ? p.k : p.m;
-    p.b_step = p.b_turned ? p.n : p.k;
+    p.a_step = p.a_transposed ? p.k : p.m;
+    p.b_step = p.b_transposed ? p.n : p.k;
     p.c_step = p.m;
     end(&p, op, args);
     return p;
@@ -80,8 +80,8 @@ struct ct_product_key ct_product_key_of(const struct ct_product *product)
         .c_align = alignment(product->c),
         .bias_align = alignment(product->bias),
         .aux_align = alignment(product->aux),
-        .a_turned = product->a_turned,
-        .b_turned = product->b_turned,
+        .a_transposed = product->a_transposed,
+        .b_transposed = product->b_transposed,
         .accumulate = product->accumulate,
         .end = (uint8_t)product->end,
     };

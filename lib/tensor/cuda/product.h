@@ -25,13 +25,13 @@ struct ct_product {
     void *c, *aux;            /* aux: NULL when `end` is plain */
     int64_t m, n, k;
     int64_t a_step, b_step, c_step, aux_step;
-    bool a_turned, b_turned, accumulate;
+    bool a_transposed, b_transposed, accumulate;
     enum ct_product_end end;
     enum ct_dtype in, out;
 };
 
-/* The product of linear, linear_dx, linear_dw, linear_gelu or linear_dx_gelu; asserts that `op` is
- * one. */
+/* Return the product of linear, linear_dx, linear_dw, linear_gelu or linear_dx_gelu; asserts that
+ * `op` is one. */
 struct ct_product ct_product_of(enum ct_op_kind op, enum ct_dtype dtype,
                                 const struct ct_kernel_args *args);
 
@@ -42,7 +42,7 @@ struct ct_product_key {
     int32_t in, out;
     uint16_t a_align, b_align, c_align; /* bytes, powers of 2 up to 256 */
     uint16_t bias_align, aux_align;     /* likewise; 0: there is none */
-    uint8_t a_turned, b_turned, accumulate, end, unused[2];
+    uint8_t a_transposed, b_transposed, accumulate, end, unused[2];
 };
 _Static_assert(sizeof(struct ct_product_key) == 56, "no padding, for memcmp");
 

@@ -16,8 +16,8 @@ struct ct_rope {
 
 /* y = x, turned, in the columns of q and k; may be x itself. */
 template <class T>
-static __device__ __forceinline__ void turn_row(T *y, const T *x, const struct ct_rope &a,
-                                                const float *cosine, const float *sine)
+static __device__ __forceinline__ void rotate_row(T *y, const T *x, const struct ct_rope &a,
+                                                  const float *cosine, const float *sine)
 {
     int half = a.size / 2;
 
@@ -51,7 +51,7 @@ static __global__ void __launch_bounds__(THREADS) turn(T *y, const T *x, struct 
     }
     __syncthreads();
     for (; row < a.rows; row += a.between)
-        turn_row(y + row * 3 * a.width, x + row * 3 * a.width, a, cosine, sine);
+        rotate_row(y + row * 3 * a.width, x + row * 3 * a.width, a, cosine, sine);
 }
 
 extern "C" void ct_cuda_rope(struct ct_cuda_queue *queue, enum ct_dtype dtype,

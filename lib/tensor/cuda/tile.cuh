@@ -64,7 +64,7 @@ static __device__ __forceinline__ void columns_as_b(uint32_t b[4], unsigned char
 {
     int lane = (int)threadIdx.x & 31;
 
-    load_matrices_turned(b, chunk_at(tile, row + (lane & 15), 2 * n + (lane >> 4)));
+    load_matrices_transposed(b, chunk_at(tile, row + (lane & 15), 2 * n + (lane >> 4)));
 }
 
 /* Two neighbouring C as an A. */

@@ -6,7 +6,7 @@
  *     multiply(type, tiles, c, a, b, k > 0); ...
  *     products_end_group();             begun; the tensor cores go on by themselves
  *     products_wait<0>();               all groups, but the newest 0, are done ...
- *     settled(c, tiles);                ... and c is what they gave
+ *     keep_order(c, tiles);                ... and c is what they gave
  *
  * Warp w has rows 16 w .. 16 w + 15 of C [64, 8 tiles], each as mma.cuh has them; an A from
  * registers likewise. A tile in shared memory (tile.cuh) is an operand by rows, whose columns are
@@ -69,7 +69,7 @@ static __device__ __forceinline__ void show_tiles(void)
 }
 
 /* The compiler takes c for written when a product begins: keep its readers behind the wait. */
-static __device__ __forceinline__ void settled(float (*c)[4], const int tiles)
+static __device__ __forceinline__ void keep_order(float (*c)[4], const int tiles)
 {
 #pragma unroll
     for (int n = 0; n < tiles; n++)
@@ -107,8 +107,8 @@ static __device__ __forceinline__ void settled(float (*c)[4], const int tiles)
                      : CT_WGMMA_C32(c)                                                             \
                      : "l"(a), "l"(b), "r"(add));                                                  \
     }                                                                                              \
-    static __device__ __forceinline__ void multiply_turned(T, float(*c)[4], const uint32_t a[4],   \
-                                                           ct_tile_operand b)                      \
+    static __device__ __forceinline__ void multiply_transposed(                                    \
+        T, float(*c)[4], const uint32_t a[4], ct_tile_operand b)                                   \
     {                                                                                              \
         CT_WGMMA("{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"                                      \
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32." name "." name " " CT_WGMMA_C32_TEXT \

@@ -1,6 +1,7 @@
-/* A driver of NVIDIA's and a libctrun_cuda.so in one, for machines without either. What they say is
- * in the environment: FAKECUDA_INIT, FAKECUDA_COUNT, FAKECUDA_DRIVER, FAKECUDA_CAPABILITY,
- * FAKECUDA_OPS. A variable that is not set stands for a machine where all is well. */
+/* A fake NVIDIA driver and a fake libctrun_cuda.so in one, for machines without either. The
+ * environment sets their answers: FAKECUDA_INIT, FAKECUDA_COUNT, FAKECUDA_DRIVER,
+ * FAKECUDA_CAPABILITY, FAKECUDA_OPS. A variable that is not set stands for a machine where all is
+ * well. */
 #include "tensor/plugin.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* A communicator of the double, for nccl.c and child.c alone. */
+/* A communicator of the fake NCCL, for nccl.c and child.c alone. */
 #ifndef FAKENCCL_COMM_H
 #define FAKENCCL_COMM_H
 
@@ -16,7 +16,7 @@ struct ct_nccl_comm {
     _Atomic int under_way; /* batches that streams have not done */
     atomic_bool stop;      /* the abort flag of its kernels */
     bool forming, revoking, revoked, finishing, finished;
-    int looks; /* until the batch that waits goes */
+    int polls; /* until the batch that waits goes */
     struct batch *waits;
 };
 
@@ -27,7 +27,7 @@ extern struct fake_count {
 bool fake_has_fault(const char *name, int rank);
 bool fake_is_fine(const struct ct_nccl_config *config);
 
-/* The error of its connections shows when nothing is in progress. */
+/* Return the state; an error of its connections shows when no call is in progress. */
 int fake_state_of(struct ct_nccl_comm *comm);
 
 struct ct_nccl_comm *fake_comm_new(const struct ct_nccl_id *id, int rank, int size);

@@ -1,4 +1,4 @@
-/* What the double of NCCL was asked for in this process, and what is there now. */
+/* Counts of calls to the fake NCCL in this process, and of the objects that it holds now. */
 #ifndef FAKENCCL_COUNTS_H
 #define FAKENCCL_COUNTS_H
 

@@ -46,7 +46,7 @@ void fake_stream_push(void *stream, void (*work)(void *argument), void *argument
 void *fake_memory_new(size_t bytes);
 void fake_memory_free(void *memory);
 
-/* Where the stream's thread finds what the device has at `memory`. */
+/* Return the host address of device memory, for the stream's thread. */
 void *fake_near(const void *memory);
 
 /* ---- world.c ---- */
@@ -55,28 +55,28 @@ enum { FAKE_RANKS_MAX = 64, FAKE_SLOT_BYTES = 64 << 10 };
 
 struct fake_world;
 
-/* What a device takes its time with. */
-void fake_doze(long ns);
+/* Sleep, as a device that takes its time. */
+void fake_park(long ns);
 
 /* Map the file that belongs to the id; its first user makes it. NULL on failure. */
 struct fake_world *fake_world_join(const struct ct_nccl_id *id, int rank, int size);
 void fake_world_leave(struct fake_world *world);
 
-/* Have all ranks joined; have all said that they finish? */
+/* Return whether all ranks have joined; whether all have announced that they finish. */
 bool fake_world_is_full(const struct fake_world *world);
-void fake_world_say_finished(struct fake_world *world);
+void fake_world_set_finished(struct fake_world *world);
 bool fake_world_is_finished(const struct fake_world *world);
 
-/* What a collective does with a piece: all have put in, this rank takes out. Returns false when
+/* One part of a collective: all ranks have written theirs, this rank reads. Returns false when
  * `stop` was set meanwhile. */
-struct fake_piece {
+struct fake_part {
     const void *own; /* NULL: nothing is put in */
     size_t bytes;
-    void (*take)(void *context, char *const *slots, int size);
+    void (*receive)(void *context, char *const *slots, int size);
     void *context;
 };
-bool fake_world_meet(struct fake_world *world, const struct fake_piece *piece,
-                     const atomic_bool *stop);
+bool fake_world_exchange(struct fake_world *world, const struct fake_part *part,
+                         const atomic_bool *stop);
 
 /* Two numbers that each rank tells the others, before the next two of the same kind: note, then
  * look until all have. */

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { SLOW_LOOKS = 5, GROUP_MAX = 512, COMMS_MAX = 64, HANG_MS = 2000, VERSION = 22809 };
+enum { SLOW_POLLS = 5, GROUP_MAX = 512, COMMS_MAX = 64, HANG_MS = 2000, VERSION = 22809 };
 
 enum kind { ALL_REDUCE, REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, SEND, RECV };
 
@@ -55,7 +55,7 @@ static void hang(void)
     const char *text = getenv("FAKENCCL_HANG_MS");
     long ms = text != NULL ? atol(text) : HANG_MS;
 
-    fake_doze(ms * 1000000);
+    fake_park(ms * 1000000);
 }
 
 /* ---- collectives on the stream ---------------------------------------------------------------*/
@@ -67,7 +67,7 @@ struct work {
     size_t at, count, stride;
 };
 
-static void take_sum(void *context, char *const *slots, int size)
+static void receive_sum(void *context, char *const *slots, int size)
 {
     const struct work *work = context;
 
@@ -75,7 +75,7 @@ static void take_sum(void *context, char *const *slots, int size)
         fake_sum(work->op->type, work->op->reduction, work->to, slots, size, work->count);
 }
 
-static void take_root(void *context, char *const *slots, int size)
+static void receive_root(void *context, char *const *slots, int size)
 {
     const struct work *work = context;
 
@@ -83,7 +83,7 @@ static void take_root(void *context, char *const *slots, int size)
     memcpy(work->to, slots[work->op->peer], work->count);
 }
 
-static void take_all(void *context, char *const *slots, int size)
+static void receive_all(void *context, char *const *slots, int size)
 {
     const struct work *work = context;
 
@@ -91,12 +91,12 @@ static void take_all(void *context, char *const *slots, int size)
         memcpy(work->to + (size_t)i * work->stride, slots[i], work->count);
 }
 
-static bool meet(struct ct_nccl_comm *comm, const void *own, size_t bytes, struct work *work,
-                 void (*take)(void *context, char *const *slots, int size))
+static bool exchange(struct ct_nccl_comm *comm, const void *own, size_t bytes, struct work *work,
+                     void (*receive)(void *context, char *const *slots, int size))
 {
-    struct fake_piece piece = {own, bytes, take, work};
+    struct fake_part part = {own, bytes, receive, work};
 
-    return fake_world_meet(comm->world, &piece, &comm->stop);
+    return fake_world_exchange(comm->world, &part, &comm->stop);
 }
 
 /* The sum of `from` at all ranks, to `to` where that is given. */
@@ -108,7 +108,7 @@ static bool sum_all(struct ct_nccl_comm *comm, const struct op *op, const char *
         size_t count = op->count - at < most ? op->count - at : most;
         struct work work = {.op = op, .to = to != NULL ? to + at * width : NULL, .count = count};
 
-        if (!meet(comm, from + at * width, count * width, &work, take_sum))
+        if (!exchange(comm, from + at * width, count * width, &work, receive_sum))
             return false;
     }
     return true;
@@ -123,7 +123,8 @@ static bool move_all(struct ct_nccl_comm *comm, const struct op *op)
         size_t count = bytes - at < FAKE_SLOT_BYTES ? bytes - at : FAKE_SLOT_BYTES;
         struct work work = {.op = op, .to = op->recv + at, .count = count, .stride = bytes};
 
-        if (!meet(comm, gives ? op->send + at : NULL, count, &work, gather ? take_all : take_root))
+        if (!exchange(comm, gives ? op->send + at : NULL, count, &work,
+                      gather ? receive_all : receive_root))
             return false;
     }
     return true;
@@ -175,7 +176,7 @@ static void run_messages(struct batch *batch)
             open += !first || !fake_world_carry(comm->world, &messages[i]);
         }
         if (open > 0)
-            fake_doze(10000);
+            fake_park(10000);
     } while (open > 0 && !atomic_load(&comm->stop));
 }
 
@@ -188,7 +189,7 @@ static void run(void *argument)
     if (fake_has_fault("async_error", comm->rank)) {
         atomic_store(&comm->broken, CT_NCCL_REMOTE_ERROR);
         while (!atomic_load(&comm->stop)) /* the kernel goes on waiting */
-            fake_doze(100000);
+            fake_park(100000);
         goes = false;
     }
     for (int i = 0; i < batch->count && goes; i++)
@@ -233,7 +234,7 @@ static struct batch *batch_of(struct ct_nccl_comm *comm, void *stream)
 void fake_comm_end(struct ct_nccl_comm *comm)
 {
     while (atomic_load(&comm->under_way) > 0)
-        fake_doze(100000);
+        fake_park(100000);
     free(comm->waits);
     fake_child_end(comm);
     fake_windows_leave(comm->windows);
@@ -261,7 +262,7 @@ int ncclGroupEnd(void)
         (void)atomic_fetch_add(&comm->under_way, 1);
         if (fake_has_fault("slow_enqueue", comm->rank)) {
             comm->waits = batches[i];
-            comm->looks = SLOW_LOOKS;
+            comm->polls = SLOW_POLLS;
             atomic_store(&comm->state, CT_NCCL_IN_PROGRESS);
             result = CT_NCCL_IN_PROGRESS;
         } else {
@@ -402,7 +403,7 @@ static void advance(struct ct_nccl_comm *comm)
         fake_child_advance(comm);
     if (comm->ret_window != NULL && !comm->revoking)
         fake_window_advance(comm);
-    if (comm->waits != NULL && --comm->looks == 0) {
+    if (comm->waits != NULL && --comm->polls == 0) {
         fake_stream_push(comm->waits->stream, run, comm->waits);
         comm->waits = NULL;
         atomic_store(&comm->state, success);
@@ -453,7 +454,7 @@ int ncclCommFinalize(struct ct_nccl_comm *comm)
     if (comm->revoked || comm->finishing || fake_state_of(comm) != CT_NCCL_SUCCESS)
         return CT_NCCL_INVALID_USAGE;
     comm->finishing = true;
-    fake_world_say_finished(comm->world);
+    fake_world_set_finished(comm->world);
     atomic_store(&comm->state, CT_NCCL_IN_PROGRESS);
     return CT_NCCL_IN_PROGRESS;
 }
@@ -483,7 +484,7 @@ int ncclCommAbort(struct ct_nccl_comm *comm)
 const char *ncclGetErrorString(int result)
 {
     return result == CT_NCCL_REMOTE_ERROR ? "remote process exited or there was a network error"
-                                          : "an error of the double";
+                                          : "an error of the fake";
 }
 
 const char *ncclGetLastError(struct ct_nccl_comm *comm)

@@ -1,5 +1,5 @@
 /* See fake.h. A stream is a thread and a list; an event counts how often it was recorded and how
- * often the stream has come by. One lock for all: this is a double, not a device. */
+ * often the stream has come by. One lock for all: this is a fake, not a device. */
 #include "fake.h"
 
 #include <stdlib.h>

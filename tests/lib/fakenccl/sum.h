@@ -1,4 +1,4 @@
-/* Sums of the double, in rank order, each element in double or in 64 bits. */
+/* Sums of the fake NCCL, in rank order, each element in double precision or in 64 bits. */
 #ifndef FAKENCCL_SUM_H
 #define FAKENCCL_SUM_H
 

@@ -14,15 +14,16 @@
 
 enum { CHANNEL_BYTES = 4096 };
 
-/* What a rank has told: by turns in two places, as who tells the next has read the last. */
-struct told {
+/* The notes of a rank, alternating between two places: it writes the next only after it has read
+ * the last of the others. */
+struct note_pair {
     _Atomic uint64_t number;
     struct fake_note notes[2];
 };
 
 struct seat {
     _Alignas(64) _Atomic uint64_t in, out; /* meetings this rank has put into, has taken from */
-    struct told told[FAKE_TOPICS];
+    struct note_pair note_pair[FAKE_TOPICS];
     char slot[FAKE_SLOT_BYTES];
 };
 
@@ -86,7 +87,7 @@ bool fake_world_is_full(const struct fake_world *world)
     return atomic_load(&world->head->joined) >= world->size;
 }
 
-void fake_world_say_finished(struct fake_world *world)
+void fake_world_set_finished(struct fake_world *world)
 {
     (void)atomic_fetch_add(&world->head->finished, 1);
 }
@@ -98,17 +99,17 @@ bool fake_world_is_finished(const struct fake_world *world)
 
 /* ---- meetings --------------------------------------------------------------------------------*/
 
-void fake_doze(long ns)
+void fake_park(long ns)
 {
     (void)ppoll(NULL, 0, &(struct timespec){ns / 1000000000, ns % 1000000000}, NULL);
 }
 
-static void look_again(int looks)
+static void poll_again(int polls)
 {
-    if (looks < 50)
+    if (polls < 50)
         (void)sched_yield();
     else
-        fake_doze(20000);
+        fake_park(20000);
 }
 
 static uint64_t counter_of(struct fake_world *world, int rank, bool out)
@@ -122,16 +123,16 @@ static uint64_t counter_of(struct fake_world *world, int rank, bool out)
 static bool await_all(struct fake_world *world, bool out, uint64_t number, const atomic_bool *stop)
 {
     for (int rank = 0; rank < world->size; rank++)
-        for (int looks = 0; counter_of(world, rank, out) < number; looks++) {
+        for (int polls = 0; counter_of(world, rank, out) < number; polls++) {
             if (atomic_load(stop))
                 return false;
-            look_again(looks);
+            poll_again(polls);
         }
     return true;
 }
 
-bool fake_world_meet(struct fake_world *world, const struct fake_piece *piece,
-                     const atomic_bool *stop)
+bool fake_world_exchange(struct fake_world *world, const struct fake_part *part,
+                         const atomic_bool *stop)
 {
     struct seat *mine = &world->head->seats[world->rank];
     uint64_t number = ++world->meetings;
@@ -139,14 +140,14 @@ bool fake_world_meet(struct fake_world *world, const struct fake_piece *piece,
 
     if (!await_all(world, true, number - 1, stop))
         return false;
-    if (piece->own != NULL)
-        memcpy(mine->slot, piece->own, piece->bytes);
+    if (part->own != NULL)
+        memcpy(mine->slot, part->own, part->bytes);
     atomic_store(&mine->in, number);
     if (!await_all(world, false, number, stop))
         return false;
     for (int rank = 0; rank < world->size; rank++)
         slots[rank] = world->head->seats[rank].slot;
-    piece->take(piece->context, slots, world->size);
+    part->receive(part->context, slots, world->size);
     atomic_store(&mine->out, number);
     return true;
 }
@@ -155,7 +156,7 @@ bool fake_world_meet(struct fake_world *world, const struct fake_piece *piece,
 
 void fake_world_note(struct fake_world *world, enum fake_topic topic, struct fake_note note)
 {
-    struct told *mine = &world->head->seats[world->rank].told[topic];
+    struct note_pair *mine = &world->head->seats[world->rank].note_pair[topic];
     uint64_t number = atomic_load(&mine->number) + 1;
 
     mine->notes[number % 2] = note;
@@ -165,14 +166,14 @@ void fake_world_note(struct fake_world *world, enum fake_topic topic, struct fak
 bool fake_world_notes(const struct fake_world *world, enum fake_topic topic,
                       struct fake_note *notes)
 {
-    uint64_t number = atomic_load(&world->head->seats[world->rank].told[topic].number);
+    uint64_t number = atomic_load(&world->head->seats[world->rank].note_pair[topic].number);
 
     for (int i = 0; i < world->size; i++) {
-        const struct told *told = &world->head->seats[i].told[topic];
+        const struct note_pair *note_pair = &world->head->seats[i].note_pair[topic];
 
-        if (atomic_load(&told->number) < number)
+        if (atomic_load(&note_pair->number) < number)
             return false;
-        notes[i] = told->notes[number % 2];
+        notes[i] = note_pair->notes[number % 2];
     }
     return true;
 }

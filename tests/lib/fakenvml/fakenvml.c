@@ -1,5 +1,5 @@
-/* An NVML of NVIDIA's that is none, for machines without a GPU: a healthy machine of two cards,
- * with what FAKENVML says being otherwise, words with commas:
+/* A fake NVML for machines without a GPU: a healthy machine of two cards, except for the faults in
+ * FAKENVML, separated by commas:
  *
  *   init=18             nvmlInit_v2 gives that result
  *   count=3             cards
@@ -12,9 +12,9 @@
  *   remap=1, failed=1   rows of card 1 wait for a reset, could not be remapped
  *   retire=0            pages of card 0 wait for a reset
  *   hot=1, brake=1      card 1 is slowed down
- *   hang=1              the memory of card 1 is never told
+ *   hang=1              the memory of card 1 is never reported
  *   hang_init=1         nor is anything
- *   mute=1              card 1 tells no events
+ *   mute=1              card 1 reports no events
  *   xid=PIPE            a named pipe, opened with the first event set: a line "1:79" is Xid 79 of
  *                       card 1, "1:79:3" in its GPU instance 3, "=15" a wait that gives result 15
  *
@@ -37,7 +37,7 @@ struct nvml_device {
 static struct nvml_device devices[16];
 
 /* What follows "name=", or NULL. */
-static const char *said(const char *name)
+static const char *fault_of(const char *name)
 {
     const char *at = getenv("FAKENVML");
 
@@ -49,7 +49,7 @@ static const char *said(const char *name)
 
 static int number(const char *name, int otherwise)
 {
-    const char *text = said(name);
+    const char *text = fault_of(name);
 
     return text != NULL ? (int)strtol(text, NULL, 10) : otherwise;
 }
@@ -62,7 +62,7 @@ static bool is_of(const char *name, const struct nvml_device *device)
 /* The file of that name; false when none is said. */
 static bool path_of(const char *name, char path[256])
 {
-    const char *text = said(name);
+    const char *text = fault_of(name);
 
     return text != NULL && snprintf(path, 256, "%.*s", (int)strcspn(text, ","), text) > 0;
 }
@@ -82,7 +82,7 @@ static void hang(void)
 
 int nvmlInit_v2(void)
 {
-    if (said("hang_init") != NULL)
+    if (fault_of("hang_init") != NULL)
         hang();
     return number("init", OK);
 }
@@ -100,7 +100,7 @@ int nvmlSystemGetDriverVersion(char *text, unsigned int room)
 
 int nvmlDeviceGetCount_v2(unsigned int *ret_count)
 {
-    *ret_count = (unsigned int)number("count", 2) - (said("gone") != NULL);
+    *ret_count = (unsigned int)number("count", 2) - (fault_of("gone") != NULL);
     return OK;
 }
 
@@ -148,7 +148,7 @@ int nvmlDeviceGetTemperature(const struct nvml_device *device, int sensor,
 int nvmlDeviceGetTotalEccErrors(const struct nvml_device *device, int kind, int since,
                                 unsigned long long *ret_count)
 {
-    const char *text = said("ecc");
+    const char *text = fault_of("ecc");
 
     *ret_count = text != NULL && is_of("ecc", device)
                      ? strtoull(text + strcspn(text, ":") + 1, NULL, 10)
@@ -186,7 +186,7 @@ int nvmlDeviceGetRemappedRows(const struct nvml_device *device, unsigned int *re
 int nvmlDeviceGetRetiredPagesPendingStatus(const struct nvml_device *device, int *ret_pending)
 {
     *ret_pending = is_of("retire", device);
-    return said("retire") != NULL ? OK : NOT_SUPPORTED;
+    return fault_of("retire") != NULL ? OK : NOT_SUPPORTED;
 }
 
 int nvmlDeviceGetCurrentClocksThrottleReasons(const struct nvml_device *device,
@@ -217,7 +217,7 @@ int nvmlEventSetCreate(struct event_set **ret_set)
     /* For writing as well: it has no end when a writer goes. */
     set = (struct event_set){.pipe = path_of("xid", path) ? open(path, O_RDWR | O_CLOEXEC) : -1};
     *ret_set = &set;
-    return said("xid") == NULL || set.pipe >= 0 ? OK : UNKNOWN;
+    return fault_of("xid") == NULL || set.pipe >= 0 ? OK : UNKNOWN;
 }
 
 int nvmlDeviceRegisterEvents(const struct nvml_device *device, unsigned long long kinds,

@@ -22,7 +22,7 @@ enum { BLOCK = 256, WORKSPACE = 4096, UNSET_BYTE = 0xff, ALGORITHM = 0x6c74 };
 enum { AUX_STEP = 8, AUX_ALIGN = 16 }; /* elements, bytes */
 
 struct hostcuda_product {
-    int32_t turned[2], epilogue, bias_type;
+    int32_t transposed[2], epilogue, bias_type;
     const void *bias;
     void *aux;
     int64_t aux_step;
@@ -105,9 +105,9 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
 {
     switch (attribute) {
     case CUBLASLT_MATMUL_DESC_TRANSA:
-        return put(&desc->turned[0], sizeof desc->turned[0], value, bytes);
+        return put(&desc->transposed[0], sizeof desc->transposed[0], value, bytes);
     case CUBLASLT_MATMUL_DESC_TRANSB:
-        return put(&desc->turned[1], sizeof desc->turned[1], value, bytes);
+        return put(&desc->transposed[1], sizeof desc->transposed[1], value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE:
         return put(&desc->epilogue, sizeof desc->epilogue, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
@@ -199,8 +199,9 @@ static bool fit(const struct hostcuda_product *p, const struct hostcuda_layout *
                 const struct hostcuda_layout *b, const struct hostcuda_layout *c,
                 struct choice *ret_choice)
 {
-    int64_t m = p->turned[0] ? a->columns : a->rows, k = p->turned[0] ? a->rows : a->columns;
-    int64_t n = p->turned[1] ? b->rows : b->columns;
+    int64_t m = p->transposed[0] ? a->columns : a->rows,
+            k = p->transposed[0] ? a->rows : a->columns;
+    int64_t n = p->transposed[1] ? b->rows : b->columns;
 
     *ret_choice = (struct choice){.m = m,
                                   .n = n,
@@ -209,8 +210,8 @@ static bool fit(const struct hostcuda_product *p, const struct hostcuda_layout *
                                   .kind = ALGORITHM,
                                   .epilogue = (uint32_t)p->epilogue};
     return ends_well(p, c->rows) && a->type == b->type && c->rows == m && c->columns == n &&
-           (p->turned[1] ? b->columns : b->rows) == k && a->step >= a->rows && b->step >= b->rows &&
-           c->step >= c->rows;
+           (p->transposed[1] ? b->columns : b->rows) == k && a->step >= a->rows &&
+           b->step >= b->rows && c->step >= c->rows;
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
@@ -268,8 +269,10 @@ static void set(cudaDataType_t type, void *data, int64_t at, float value)
 /* Element (i, j) of the result: a chain of fused multiply-adds a block of K, blocks in order. */
 static float sum_of(const struct product *p, int64_t i, int64_t j, float before)
 {
-    int64_t a_at = p->how.turned[0] ? i * p->a.step : i, a_step = p->how.turned[0] ? 1 : p->a.step;
-    int64_t b_at = p->how.turned[1] ? j : j * p->b.step, b_step = p->how.turned[1] ? p->b.step : 1;
+    int64_t a_at = p->how.transposed[0] ? i * p->a.step : i,
+            a_step = p->how.transposed[0] ? 1 : p->a.step;
+    int64_t b_at = p->how.transposed[1] ? j : j * p->b.step,
+            b_step = p->how.transposed[1] ? p->b.step : 1;
     float sum = before;
 
     for (int64_t block = 0; block < p->sizes.k; block += BLOCK) {

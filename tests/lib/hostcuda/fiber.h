@@ -1,4 +1,4 @@
-/* Fibers: threads that change only where they say so, a few nanoseconds each time. */
+/* Fibers: threads that switch only at explicit calls, in a few nanoseconds. */
 #ifndef CT_TESTS_HOSTCUDA_FIBER_H
 #define CT_TESTS_HOSTCUDA_FIBER_H
 
@@ -11,7 +11,7 @@ struct fiber *fiber_start(int index, void (*body)(void *argument), void *argumen
 /* Run the fiber until it yields or its body returns. From outside of fibers. */
 void fiber_resume(struct fiber *fiber);
 
-/* Back to who resumed this fiber. */
+/* Switch back to the resumer of this fiber. */
 void fiber_yield(void);
 
 #endif

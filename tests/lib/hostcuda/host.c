@@ -21,7 +21,7 @@ enum { UNSET_BYTE = 0xff, SHARED_ALIGN = 1024 }; /* a NaN of every type */
 
 enum state { READY, WAITS, OVER };
 
-struct meeting {
+struct sync {
     int width;
     unsigned mask;
     hostcuda_exchange exchange;
@@ -32,7 +32,7 @@ struct meeting {
 struct thread {
     struct fiber *fiber;
     enum state state;
-    struct meeting meeting;
+    struct sync sync;
 };
 
 struct hostcuda_place hostcuda_place;
@@ -109,7 +109,7 @@ static void run_thread(int index)
     fiber_resume(host.threads[index].fiber);
 }
 
-void hostcuda_meet(int width, unsigned mask, hostcuda_exchange exchange, void *mine,
+void hostcuda_sync(int width, unsigned mask, hostcuda_exchange exchange, void *mine,
                    const struct hostcuda_site *site)
 {
     int index = host.running;
@@ -120,18 +120,18 @@ void hostcuda_meet(int width, unsigned mask, hostcuda_exchange exchange, void *m
     if (host.count % width != 0)
         hostcuda_fail("a group that does not divide the block", site);
     thread->state = WAITS;
-    thread->meeting = (struct meeting){width, mask, exchange, mine, site};
+    thread->sync = (struct sync){width, mask, exchange, mine, site};
     fiber_yield();
 }
 
 /* ---- meetings -------------------------------------------------------------------------------- */
 
-static bool takes_part(const struct meeting *meeting, int index)
+static bool participates(const struct sync *sync, int index)
 {
-    return meeting->width != HOSTCUDA_WARP || (meeting->mask >> index % HOSTCUDA_WARP & 1) != 0;
+    return sync->width != HOSTCUDA_WARP || (sync->mask >> index % HOSTCUDA_WARP & 1) != 0;
 }
 
-static bool same_meeting(const struct meeting *a, const struct meeting *b)
+static bool same_exchange(const struct sync *a, const struct sync *b)
 {
     return a->width == b->width && a->mask == b->mask && a->exchange == b->exchange &&
            a->site->line == b->site->line && strcmp(a->site->file, b->site->file) == 0 &&
@@ -139,36 +139,35 @@ static bool same_meeting(const struct meeting *a, const struct meeting *b)
 }
 
 /* Let the threads that thread `index` waits for go on, if all are there. */
-static bool settle(int index)
+static bool complete(int index)
 {
-    const struct meeting meeting = host.threads[index].meeting;
-    int first = index / meeting.width * meeting.width;
+    const struct sync sync = host.threads[index].sync;
+    int first = index / sync.width * sync.width;
     void *mine[HOSTCUDA_MAX_THREADS] = {NULL};
 
-    for (int i = 0; i < meeting.width; i++) {
+    for (int i = 0; i < sync.width; i++) {
         const struct thread *other = &host.threads[first + i];
 
-        mine[i] = takes_part(&meeting, i) ? other->meeting.mine : NULL;
-        if (takes_part(&meeting, i) &&
-            (other->state != WAITS || !same_meeting(&meeting, &other->meeting)))
+        mine[i] = participates(&sync, i) ? other->sync.mine : NULL;
+        if (participates(&sync, i) &&
+            (other->state != WAITS || !same_exchange(&sync, &other->sync)))
             return false;
     }
-    if (meeting.exchange != NULL)
-        meeting.exchange(mine, meeting.width);
-    for (int i = 0; i < meeting.width; i++)
-        if (takes_part(&meeting, i))
+    if (sync.exchange != NULL)
+        sync.exchange(mine, sync.width);
+    for (int i = 0; i < sync.width; i++)
+        if (participates(&sync, i))
             host.threads[first + i].state = READY;
     return true;
 }
 
-static bool settle_range(int first, int count, bool wide)
+static bool complete_range(int first, int count, bool wide)
 {
     bool any = false;
 
     for (int i = first; i < first + count; i++)
-        if (host.threads[i].state == WAITS &&
-            wide == (host.threads[i].meeting.width != HOSTCUDA_WARP))
-            any |= settle(i);
+        if (host.threads[i].state == WAITS && wide == (host.threads[i].sync.width != HOSTCUDA_WARP))
+            any |= complete(i);
     return any;
 }
 
@@ -183,15 +182,15 @@ static void report_stuck(void)
     }
     if (waiting < 0)
         return;
-    const struct meeting *meeting = &host.threads[waiting].meeting;
+    const struct sync *sync = &host.threads[waiting].sync;
     char text[256];
 
     hostcuda_place.thread = dim_of((unsigned)waiting, hostcuda_place.threads);
     (void)snprintf(
         text, sizeof text,
         "%s: waits for threads that never come (%d of %d are over, others wait elsewhere)",
-        meeting->site->what, over, host.count);
-    hostcuda_fail(text, meeting->site);
+        sync->site->what, over, host.count);
+    hostcuda_fail(text, sync->site);
 }
 
 /* ---- a block --------------------------------------------------------------------------------- */
@@ -214,7 +213,7 @@ static void run_warp(int warp)
         for (int i = 0; i < HOSTCUDA_WARP; i++)
             if (host.threads[first + order[i]].state == READY)
                 run_thread(first + order[i]);
-    } while (settle_range(first, HOSTCUDA_WARP, false));
+    } while (complete_range(first, HOSTCUDA_WARP, false));
 }
 
 __attribute__((no_sanitize("address"))) static void unset_shared(void)
@@ -245,7 +244,7 @@ static void run_block(size_t shared)
         for (int i = 0; i < warps; i++)
             if (is_ready(host.order[i]))
                 run_warp(host.order[i]);
-    } while (settle_range(0, host.count, true));
+    } while (complete_range(0, host.count, true));
     report_stuck();
     free(memory);
 }

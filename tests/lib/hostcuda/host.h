@@ -77,10 +77,11 @@ struct hostcuda_site {
  */
 typedef void (*hostcuda_exchange)(void *const mine[], int width);
 
-/* Wait for the threads of one's group: `width` threads in a row (32: a warp, of which `mask` takes
- * part; else a divisor of the block's threads, all of which do). All must come with the same mask,
- * exchange and site. Then `exchange` (may be NULL) sees what each has brought. */
-void hostcuda_meet(int width, unsigned mask, hostcuda_exchange exchange, void *mine,
+/* Wait for the threads of the caller's group: `width` threads in a row (32: a warp, of which `mask`
+ * participates; else a divisor of the block's threads, all of which participate). All must call
+ * with the same mask, exchange and site. Then `exchange` (may be NULL) gets each thread's
+ * pointer. */
+void hostcuda_sync(int width, unsigned mask, hostcuda_exchange exchange, void *mine,
                    const struct hostcuda_site *site);
 
 /* End the program: "hostcuda: <what> (file:line, block 1,0,0, thread 7,0,0)". */

@@ -1,5 +1,5 @@
-/* What a .cu file sees of CUDA when it is compiled for the host (host.h). Only what our kernels
- * use: a name that is missing is one to add. */
+/* The part of CUDA that a .cu file is compiled with for the host (host.h). It has only the names
+ * that our kernels use; add missing ones. */
 #ifndef CT_TESTS_HOSTCUDA_HOSTCUDA_H
 #define CT_TESTS_HOSTCUDA_HOSTCUDA_H
 
@@ -158,14 +158,14 @@ static inline void __syncthreads(HOSTCUDA_HERE)
     const struct hostcuda_site site = {"__syncthreads", file, line};
     const struct hostcuda_dim size = blockDim;
 
-    hostcuda_meet((int)(size.x * size.y * size.z), ~0u, NULL, NULL, &site);
+    hostcuda_sync((int)(size.x * size.y * size.z), ~0u, NULL, NULL, &site);
 }
 
 static inline void __syncwarp(unsigned mask = ~0u, HOSTCUDA_HERE)
 {
     const struct hostcuda_site site = {"__syncwarp", file, line};
 
-    hostcuda_meet(HOSTCUDA_WARP, mask, NULL, NULL, &site);
+    hostcuda_sync(HOSTCUDA_WARP, mask, NULL, NULL, &site);
 }
 
 static inline unsigned hostcuda_lane(void)
@@ -175,7 +175,7 @@ static inline unsigned hostcuda_lane(void)
     return ((at.z * size.y + at.y) * size.x + at.x) % HOSTCUDA_WARP;
 }
 
-/* What a lane brings and gets: `value` of lane `from`, where that takes part. */
+/* A lane's value and its result: `value` of lane `from`, if that participates. */
 struct hostcuda_shuffle {
     unsigned char value[16], got[16];
     unsigned from;
@@ -206,7 +206,7 @@ T hostcuda_shuffle_from(unsigned mask, T value, unsigned from, const struct host
     memset(&lane, 0xff, sizeof lane);
     memcpy(lane.value, &value, sizeof value);
     lane.from = from % HOSTCUDA_WARP;
-    hostcuda_meet(HOSTCUDA_WARP, mask, hostcuda_shuffle_values, &lane, site);
+    hostcuda_sync(HOSTCUDA_WARP, mask, hostcuda_shuffle_values, &lane, site);
     memcpy(&value, lane.got, sizeof value);
     return value;
 }
@@ -281,7 +281,7 @@ static inline struct hostcuda_vote hostcuda_vote_of(int width, unsigned mask, ui
 {
     struct hostcuda_vote vote = {value, {0}, 0, 0, 0};
 
-    hostcuda_meet(width, mask, hostcuda_count_votes, &vote, site);
+    hostcuda_sync(width, mask, hostcuda_count_votes, &vote, site);
     return vote;
 }
 

@@ -1,6 +1,6 @@
-/* What tensor/cuda/mma.cuh has, for the host: the warp's instructions as meetings of its lanes, and
- * copies that arrive as late as they may, when they are waited for, or, in every other launch, at
- * once: so that a wait or a barrier that is missing shows. */
+/* The functions of tensor/cuda/mma.cuh for the host: the warp's instructions as exchanges of its
+ * lanes, and copies that arrive as late as they may, when they are waited for, or, in every other
+ * launch, at once: so that a wait or a barrier that is missing shows. */
 #ifndef CT_TESTS_HOSTCUDA_HOSTMMA_H
 #define CT_TESTS_HOSTCUDA_HOSTMMA_H
 
@@ -70,7 +70,7 @@ void mma(T, float c[4], const uint32_t a[4], const uint32_t b[2], HOSTCUDA_HERE)
     const struct hostcuda_site site = {"mma", file, line};
     struct hostcuda_product mine = {c, a, b};
 
-    hostcuda_meet(HOSTCUDA_WARP, ~0u, hostcuda_multiply<T>, &mine, &site);
+    hostcuda_sync(HOSTCUDA_WARP, ~0u, hostcuda_multiply<T>, &mine, &site);
 }
 
 static inline uint32_t pair(__nv_bfloat16, float low, float high)
@@ -111,7 +111,7 @@ static inline void hostcuda_load(void *const mine[], int width)
         }
 }
 
-static inline void hostcuda_load_turned(void *const mine[], int width)
+static inline void hostcuda_load_transposed(void *const mine[], int width)
 {
     for (int lane = 0; lane < width; lane++)
         for (int i = 0; i < 4; i++) {
@@ -135,16 +135,16 @@ static inline void load_matrices(uint32_t r[4], const void *row, HOSTCUDA_HERE)
     struct hostcuda_rows mine = {static_cast<const uint16_t *>(row), r};
 
     hostcuda_aligned(row, 16, &site);
-    hostcuda_meet(HOSTCUDA_WARP, ~0u, hostcuda_load, &mine, &site);
+    hostcuda_sync(HOSTCUDA_WARP, ~0u, hostcuda_load, &mine, &site);
 }
 
-static inline void load_matrices_turned(uint32_t r[4], const void *row, HOSTCUDA_HERE)
+static inline void load_matrices_transposed(uint32_t r[4], const void *row, HOSTCUDA_HERE)
 {
     const struct hostcuda_site site = {"ldmatrix.trans", file, line};
     struct hostcuda_rows mine = {static_cast<const uint16_t *>(row), r};
 
     hostcuda_aligned(row, 16, &site);
-    hostcuda_meet(HOSTCUDA_WARP, ~0u, hostcuda_load_turned, &mine, &site);
+    hostcuda_sync(HOSTCUDA_WARP, ~0u, hostcuda_load_transposed, &mine, &site);
 }
 
 /* ---- copies that go on by themselves -------------------------------------------------------- */

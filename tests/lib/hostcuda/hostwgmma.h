@@ -1,5 +1,5 @@
-/* What tensor/cuda/wgmma.cuh has, for the host: a warpgroup's products as meetings of its 128
- * threads, done at once. Elements lie where the swizzle of 128 bytes has them, which depends on
+/* The functions of tensor/cuda/wgmma.cuh for the host: a warpgroup's products as exchanges of its
+ * 128 threads, done at once. Elements lie where the swizzle of 128 bytes has them, which depends on
  * bits of their address; so a tile that is not aligned gives other numbers, as on a GPU. */
 #ifndef CT_TESTS_HOSTCUDA_HOSTWGMMA_H
 #define CT_TESTS_HOSTCUDA_HOSTWGMMA_H
@@ -39,7 +39,7 @@ static inline void show_tiles(void)
 {
 }
 
-static inline void settled(float (*)[4], int)
+static inline void keep_order(float (*)[4], int)
 {
 }
 
@@ -59,7 +59,7 @@ struct hostcuda_warpgroup {
     int tiles, add;
     struct ct_tile_operand a, b;
     const uint32_t *registers; /* a's, or NULL */
-    bool turned;               /* b */
+    bool transposed;           /* b */
 };
 
 template <typename T> float hostcuda_left(void *const mine[], int row, int k)
@@ -87,8 +87,8 @@ template <typename T> void hostcuda_multiply_group(void *const mine[], int width
             a[row][k] = hostcuda_left<T>(mine, row, k);
     for (int k = 0; k < 16; k++)
         for (int column = 0; column < 8 * first->tiles; column++)
-            b[k][column] = first->turned ? hostcuda_element<T>(&first->b, k, column)
-                                         : hostcuda_element<T>(&first->b, column, k);
+            b[k][column] = first->transposed ? hostcuda_element<T>(&first->b, k, column)
+                                             : hostcuda_element<T>(&first->b, column, k);
     for (int thread = 0; thread < width; thread++) {
         const struct hostcuda_warpgroup *own =
             static_cast<const struct hostcuda_warpgroup *>(mine[thread]);
@@ -114,16 +114,17 @@ void multiply(T, int tiles, float (*c)[4], struct ct_tile_operand a, struct ct_t
     const struct hostcuda_site site = {"wgmma", file, line};
     struct hostcuda_warpgroup mine = {c, tiles, add, a, b, NULL, false};
 
-    hostcuda_meet(HOSTCUDA_WARPGROUP, ~0u, hostcuda_multiply_group<T>, &mine, &site);
+    hostcuda_sync(HOSTCUDA_WARPGROUP, ~0u, hostcuda_multiply_group<T>, &mine, &site);
 }
 
 template <typename T>
-void multiply_turned(T, float (*c)[4], const uint32_t a[4], struct ct_tile_operand b, HOSTCUDA_HERE)
+void multiply_transposed(T, float (*c)[4], const uint32_t a[4], struct ct_tile_operand b,
+                         HOSTCUDA_HERE)
 {
     const struct hostcuda_site site = {"wgmma", file, line};
     struct hostcuda_warpgroup mine = {c, 8, 1, b, b, a, true};
 
-    hostcuda_meet(HOSTCUDA_WARPGROUP, ~0u, hostcuda_multiply_group<T>, &mine, &site);
+    hostcuda_sync(HOSTCUDA_WARPGROUP, ~0u, hostcuda_multiply_group<T>, &mine, &site);
 }
 
 #endif

@@ -1,5 +1,4 @@
-/* A GPU that is none: CUDA's runtime and driver on the host, for the product with train.device
- * cuda.
+/* An emulated GPU: CUDA's runtime and driver on the host, for the product with train.device cuda.
  *
  *     ctworker --dlopen--> libcuda.so.1        driver.c, and below CUDA's runtime:
  *         |                                      stream.c   a stream is a thread and a list; events
@@ -54,7 +53,7 @@ cudaError_t hostcuda_push(cudaStream_t stream, struct hostcuda_work work);
 /* As hostcuda_push, of a kernel's launch: HOSTCUDA_BREAK is about these. */
 cudaError_t hostcuda_push_launch(cudaStream_t stream, struct hostcuda_work work);
 
-/* Where the host finds what the device has at `memory`; other addresses are what they are. */
+/* Return the host address of device memory; other addresses are returned unchanged. */
 void *hostcuda_near(const void *memory);
 
 /* May a kernel be given this address? */
@@ -65,7 +64,8 @@ bool hostcuda_is_reachable(const void *memory);
 /* Note a failure for cudaGetLastError; returns it. */
 cudaError_t hostcuda_error(cudaError_t error);
 
-/* The device has failed from here on. What every call says first: cudaSuccess, or that failure. */
+/* Mark the device as failed from now on; return cudaSuccess, or that failure, which every call
+ * returns first. */
 void hostcuda_break(cudaError_t error);
 cudaError_t hostcuda_state(void);
 
@@ -73,7 +73,8 @@ cudaError_t hostcuda_state(void);
 int hostcuda_count(void);
 int hostcuda_card(int device);
 
-/* Does this thread capture? Then what it asks for is forbidden, and the capture is spoilt. */
+/* Return whether this thread captures. Then its call is forbidden, and the capture is
+ * invalidated. */
 bool hostcuda_forbidden(void);
 
 /* Until no stream has anything to do. */

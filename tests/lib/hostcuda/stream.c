@@ -1,5 +1,5 @@
 /* Streams and events (runtime.h). A stream is a thread and a list; an event counts how often it was
- * recorded and how often a stream has come by. One lock for all: this is a double, not a device. */
+ * recorded and how often a stream has come by. One lock for all: this is a fake, not a device. */
 #include "runtime.h"
 
 #include "base/assert.h"

@@ -46,13 +46,13 @@ const char *desk_step(struct desk *desk, struct agent_event event)
     uint64_t actions = agent_core_step(&desk->core, &desk->view, &event);
     ct_buf_init(&line, 0);
     agent_step_print(&desk->core, &event, actions, &line);
-    (void)ct_str_copy(desk->said, sizeof desk->said, ct_buf_str(&line));
+    (void)ct_str_copy(desk->printed, sizeof desk->printed, ct_buf_str(&line));
     ct_buf_deinit(&line);
     if (agent_has(actions, AGENT_DO_BEGIN))
         live(desk, true);
     if (agent_has(actions, AGENT_DO_STOP) || agent_has(actions, AGENT_DO_KILL))
         desk->view.stopping = desk->view.running;
-    return desk->said;
+    return desk->printed;
 }
 
 const char *desk_prepare(struct desk *desk, uint64_t generation, bool at_boundary)
@@ -113,7 +113,7 @@ void desk_run(struct desk *desk)
     desk_expect(desk_prepare(desk, 1, false), "prepare g1: OFFER, PROMISE g1 with step 0");
     desk_expect(desk_round(desk, 1), "round g1: BEGIN g1, 0 live on");
     for (uint32_t i = 0; desk->core.settings.native && i < DESK_SLOTS; i++)
-        (void)desk_step(
-            desk, (struct agent_event){.kind = AGENT_ON_HEALED, .local_rank = i, .generation = 1});
+        (void)desk_step(desk, (struct agent_event){
+                                  .kind = AGENT_ON_RECOVERED, .local_rank = i, .generation = 1});
     cr_assert_eq(desk->core.phase, AGENT_RUNNING);
 }

@@ -1,5 +1,5 @@
-/* A node agent's core on a desk: a test says what happens, and reads what the core would do, in the
- * words of agent_step_print. Workers are what the test says of them. */
+/* A test bench of a node agent's core: a test feeds events and compares the lines of
+ * agent_step_print. The state of workers is set by the test. */
 #ifndef CT_TEST_AGENT_DESK_H
 #define CT_TEST_AGENT_DESK_H
 
@@ -12,7 +12,7 @@ struct desk {
     struct agent_view view;
     struct ct_survivor survivors[DESK_SLOTS];
     bool dismissed[DESK_SLOTS], alive[DESK_SLOTS];
-    char said[512]; /* the last step's line */
+    char printed[512]; /* the last step's line */
 };
 
 /* A job of two workers a node that end by SIGTERM and SIGINT; SIGUSR1 (10) is passed on, SIGUSR2
@@ -32,12 +32,12 @@ const char *desk_finished(struct desk *desk, bool well);
 const char *desk_failure(struct desk *desk, uint32_t local_rank, int status);
 const char *desk_signal(struct desk *desk, int signal);
 
-/* Time passes: the clock goes to the core's deadline, which must be `ms` away, and it is told. */
+/* Advance the clock to the core's deadline, which must be `ms` away, and feed a tick. */
 const char *desk_wait(struct desk *desk, uint64_t ms);
 
 /* The node runs round 1: prepared, promised, begun. Native workers are able to live on. */
 void desk_run(struct desk *desk);
 
-#define desk_expect(said, words) cr_assert_str_eq(said, words)
+#define desk_expect(printed, words) cr_assert_str_eq(printed, words)
 
 #endif

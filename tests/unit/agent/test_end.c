@@ -108,7 +108,7 @@ Test(agent_end, the_first_signal_stops_the_job_the_second_kills_what_is_left, .i
     desk_expect(desk_signal(&desk, AGENT_SIGINT), "signal 2: KILL");
     desk_expect(desk_finished(&desk, false), "finished badly");
     desk_expect(desk_wait(&desk, 0),
-                "tick: NOTE_END, STOP by 2, CLOSE_LINK"); /* hurry: no word is waited for */
+                "tick: NOTE_END, STOP by 2, CLOSE_LINK"); /* forced: no answer is awaited */
     cr_assert_eq(desk.core.status, 130);
 }
 
@@ -262,7 +262,7 @@ Test(agent_end, a_step_boundary_that_does_not_come_within_the_grace_is_given_up,
 {
     desk_run(&desk);
     (void)desk_signal(&desk, AGENT_SIGTERM);
-    desk_expect(desk_wait(&desk, DESK_GRACE_MS), "tick: REVOKE all, STOP by 15, SAY_DRAIN_LATE");
+    desk_expect(desk_wait(&desk, DESK_GRACE_MS), "tick: REVOKE all, STOP by 15, REPORT_DRAIN_LATE");
     cr_assert_eq(desk.core.life, AGENT_STOPPING);
 }
 
@@ -317,8 +317,8 @@ Test(agent_end, others_have_2_s_to_leave_the_rendezvous_that_is_here, .init = pr
     desk.view.links = 1;
     (void)over(0, 0);
     end_as_host();
-    desk_expect(happens(AGENT_ON_FLUSHED), "flushed: REPORT, status 0, SAY_LINGERS");
-    desk_expect(desk_wait(&desk, 5), "tick: SAY_LINGERS");
+    desk_expect(happens(AGENT_ON_FLUSHED), "flushed: REPORT, status 0, REPORT_WAITS");
+    desk_expect(desk_wait(&desk, 5), "tick: REPORT_WAITS");
     desk.view.links = 0;
     desk_expect(desk_wait(&desk, 5), "tick: STOP_SERVER");
     desk_expect(happens(AGENT_ON_SERVER_STOPPED), "server stopped: CLOSE");
@@ -346,9 +346,9 @@ Test(agent_end, a_released_host_stays_until_the_job_is_over_and_a_signal_warns_f
     (void)happens(AGENT_ON_DRAIN);
     (void)happens(AGENT_ON_RELEASED);
     end_as_host();
-    desk_expect(happens(AGENT_ON_FLUSHED), "flushed: REPORT, status 0, SAY_STAYS");
+    desk_expect(happens(AGENT_ON_FLUSHED), "flushed: REPORT, status 0, REPORT_STAYS");
     desk_expect(desk_wait(&desk, 100), "tick");
-    desk_expect(desk_signal(&desk, AGENT_SIGTERM), "signal 15: SAY_NEEDED");
+    desk_expect(desk_signal(&desk, AGENT_SIGTERM), "signal 15: REPORT_NEEDED");
     cr_assert_eq(desk.core.life, AGENT_HOSTING);
     desk_expect(desk_signal(&desk, AGENT_SIGTERM), "signal 15: KILL, STOP_SERVER");
 }

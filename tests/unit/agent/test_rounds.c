@@ -161,17 +161,16 @@ Test(agent_rounds, workers_that_left_their_round_and_nobody_knows_why_end_it_aft
     cr_assert_eq(desk.core.blamed, 1);
 }
 
-Test(agent_rounds, that_a_round_is_healed_is_told_when_the_last_worker_holds_its_base,
-     .init = natives)
+Test(agent_rounds, recovery_is_reported_when_the_last_worker_holds_its_base, .init = natives)
 {
     (void)desk_prepare(&desk, 1, false);
     (void)desk_round(&desk, 1);
-    desk_expect(desk_step(&desk, (struct agent_event){.kind = AGENT_ON_HEALED, .generation = 1}),
-                "healed 0 g1");
-    desk_expect(
-        desk_step(&desk,
-                  (struct agent_event){.kind = AGENT_ON_HEALED, .local_rank = 1, .generation = 1}),
-        "healed 1 g1: SEND_HEALED");
+    desk_expect(desk_step(&desk, (struct agent_event){.kind = AGENT_ON_RECOVERED, .generation = 1}),
+                "recovered 0 g1");
+    desk_expect(desk_step(&desk, (struct agent_event){.kind = AGENT_ON_RECOVERED,
+                                                      .local_rank = 1,
+                                                      .generation = 1}),
+                "recovered 1 g1: SEND_RECOVERED");
 }
 
 Test(agent_rounds, a_survivor_without_the_rounds_state_shows_that_nobody_took_a_step_in_it,

@@ -35,19 +35,19 @@ static int late(struct ct_group *group, struct rig *rig)
         atomic_store(&shared->record, group->record);
     } else if (ct_group_rank(group) == 1) {
         struct ct_record_group *record = record_of_0(shared);
-        char words[CT_RECORD_WORDS] = "";
+        char text[CT_RECORD_TEXT] = "";
 
         while (atomic_load(&record->waiting) != 2 || atomic_load(&record->awaited) == 0)
             (void)sched_yield();
-        for (int i = 0; i < CT_RECORD_WORDS; i++)
-            words[i] = atomic_load(&record->words[i]);
+        for (int i = 0; i < CT_RECORD_TEXT; i++)
+            text[i] = atomic_load(&record->text[i]);
         if (atomic_load(&record->entered) != 2 || atomic_load(&record->completed) != 1)
             return __LINE__;
         if (atomic_load(&record->awaited) != 1 + 1 ||
-            strcmp(words, "all_reduce of 1 I64, SUM, FAST") != 0)
+            strcmp(text, "all_reduce of 1 I64, SUM, FAST") != 0)
             return __LINE__;
-        uint64_t beat_ns = atomic_load(&record->beat_ns);
-        while (atomic_load(&record->beat_ns) == beat_ns) /* it goes on beating */
+        uint64_t heartbeat_ns = atomic_load(&record->heartbeat_ns);
+        while (atomic_load(&record->heartbeat_ns) == heartbeat_ns) /* it goes on beating */
             (void)sched_yield();
     }
     if (ct_all_reduce(group, ct_inplace(&sum, 1, CT_I64), CT_REDUCE_SUM, NULL) != 0)

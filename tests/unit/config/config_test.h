@@ -11,7 +11,7 @@ struct loaded {
     int code;
 };
 
-/* What a test gives; a NULL list ends at NULL. */
+/* The input of a test; lists are NULL-terminated, and may be NULL. */
 struct given {
     const char *name; /* of the YAML text; "a.yaml" when NULL */
     const char *yaml; /* NULL: no file */

@@ -11,10 +11,10 @@
 
 TestSuite(command_line, .timeout = 30);
 
-enum { WORDS = 12 };
+enum { ARGUMENTS = 12 };
 
 static const struct {
-    const char *argv[WORDS];
+    const char *argv[ARGUMENTS];
     const char *complaints;
 } refused[] = {
     {{NULL},

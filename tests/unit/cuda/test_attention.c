@@ -269,7 +269,7 @@ Test(attention, cached_has_the_bits_of_the_whole_sequence)
     kit_deinit(&kit);
 }
 
-static void turn(enum ct_dtype dtype, const struct layout *l, bool places, bool inverse)
+static void rotate(enum ct_dtype dtype, const struct layout *l, bool places, bool inverse)
 {
     int64_t rows = l->sequences * l->sequence;
     struct kit kit;
@@ -301,9 +301,9 @@ Test(attention, rope_has_the_cpus_bits)
 {
     const struct layout small = {3, 5, 2, 6}, wide = {1, 4, 2, 256};
 
-    turn(CT_F32, &small, false, false);
-    turn(CT_F32, &small, true, true);
-    turn(CT_F32, &wide, false, true);
-    turn(CT_BF16, &small, true, false);
-    turn(CT_F16, &wide, false, false);
+    rotate(CT_F32, &small, false, false);
+    rotate(CT_F32, &small, true, true);
+    rotate(CT_F32, &wide, false, true);
+    rotate(CT_BF16, &small, true, false);
+    rotate(CT_F16, &wide, false, false);
 }

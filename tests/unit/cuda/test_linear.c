@@ -1,7 +1,6 @@
 /* Linear layers with their activation on the whole device, which runs on the host
- * (tests/lib/hostcuda), beside the CPU's; and what cuBLASLt's double refuses there as NVIDIA's
- * does.
- */
+ * (tests/lib/hostcuda), beside the CPU's; and what the fake cuBLASLt refuses there as NVIDIA's
+ * does. */
 #include "host.h"
 #include "kit.h"
 
@@ -48,16 +47,16 @@ static void rig_deinit(struct rig *rig)
 
 static struct ct_tensor place(struct rig *rig, const struct ct_tensor *tensor)
 {
-    struct ct_tensor twin = *tensor;
+    struct ct_tensor copy = *tensor;
     size_t bytes = ct_tensor_bytes(tensor);
 
     if (tensor->data == NULL)
-        return twin;
+        return copy;
     cr_assert(rig->bytes + bytes + 256 <= ARENA_BYTES);
-    twin.data = rig->arena + rig->bytes;
+    copy.data = rig->arena + rig->bytes;
     rig->bytes += (bytes + 255) / 256 * 256;
-    ct_device_copy_in(rig->gpu, twin.data, tensor->data, bytes);
-    return twin;
+    ct_device_copy_in(rig->gpu, copy.data, tensor->data, bytes);
+    return copy;
 }
 
 static struct ct_kernel_args place_all(struct rig *rig, const struct ct_kernel_args *args)
@@ -161,7 +160,7 @@ Test(linear, with_gelu_is_one_product_where_columns_are_multiples_of_8)
     rig_deinit(&rig);
 }
 
-/* ---- the double ----------------------------------------------------------------------------- */
+/* ---- the fake ------------------------------------------------------------------------------- */
 
 enum { M = 8, N = 3, ELEMENTS = 1024, CHUNK = 1 << 16 };
 

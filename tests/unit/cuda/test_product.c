@@ -25,8 +25,8 @@ static void multiply(const struct ct_product *p)
             double sum = p->accumulate ? (double)*c : 0;
 
             for (int64_t k = 0; k < p->k; k++)
-                sum += element(p->a, p->a_turned, p->a_step, i, k) *
-                       element(p->b, p->b_turned, p->b_step, k, j);
+                sum += element(p->a, p->a_transposed, p->a_step, i, k) *
+                       element(p->b, p->b_transposed, p->b_step, k, j);
             *c = (float)(sum + (p->bias != NULL ? (double)((const float *)p->bias)[i] : 0));
         }
 }

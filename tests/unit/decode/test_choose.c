@@ -123,7 +123,7 @@ Test(choose, what_makes_no_sense_is_refused)
 {
     static const struct {
         struct ct_choice choice;
-        const char *says;
+        const char *expected;
     } rows[] = {
         {{.temperature = -1, .top_p = 1}, "--temperature -1: it is 0 or more"},
         {{.temperature = NAN, .top_p = 1}, "--temperature nan: it is 0 or more"},
@@ -138,7 +138,7 @@ Test(choose, what_makes_no_sense_is_refused)
 
     for (size_t i = 0; i < CT_COUNT(rows); i++) {
         cr_assert_eq(ct_chooser_new(&chooser, &rows[i].choice, 2, &err), CT_EUSAGE);
-        cr_assert_str_eq(err.text, rows[i].says);
+        cr_assert_str_eq(err.text, rows[i].expected);
     }
     cr_assert_eq(ct_chooser_new(&chooser, &(struct ct_choice){1, 0, 1, 0}, 2, NULL), 0);
     cr_assert_eq(ct_chooser_next(chooser, bad, 0, &token, &err), CT_EDATA);

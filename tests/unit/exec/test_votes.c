@@ -6,11 +6,11 @@
 
 #include <criterion/criterion.h>
 
-TestSuite(wish, .timeout = 60);
+TestSuite(votes, .timeout = 60);
 
 enum { STEPS = 4, RANKS = 3, MAX_ROWS = 64 };
 
-/* In step s the ranks below s have a wish. */
+/* In step s the ranks below s vote. */
 static int body(struct ct_job *job, void *context)
 {
     const struct run *run = context;
@@ -45,7 +45,7 @@ static int body(struct ct_job *job, void *context)
     return 0;
 }
 
-Test(wish, every_rank_learns_in_the_same_step_how_many_have_one)
+Test(votes, every_rank_learns_in_the_same_step_how_many_have_one)
 {
     for (int world = 1; world <= RANKS; world++)
         for (int reduce = CT_PLAN_FAST; reduce <= CT_PLAN_INVARIANT; reduce++) {

@@ -60,7 +60,7 @@ Test(layers, what_does_not_fit_is_refused_with_the_layer_and_both_shapes)
 {
     static const struct {
         struct ct_layer_spec layers[2];
-        const char *says;
+        const char *expected;
     } rows[] = {
         {{{.kind = CT_LAYER_LINEAR, .out = 10}},
          "model.layers[0] (linear) needs features (a flatten before it), but gets an image of 28 x "
@@ -88,7 +88,7 @@ Test(layers, what_does_not_fit_is_refused_with_the_layer_and_both_shapes)
         struct ct_error err = {0};
 
         cr_assert_eq(ct_model_build(&model, &spec, 5, &err), CT_ECONFIG);
-        cr_assert_str_eq(err.text, rows[i].says);
+        cr_assert_str_eq(err.text, rows[i].expected);
         ct_model_deinit(&model);
     }
 }

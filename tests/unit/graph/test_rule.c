@@ -58,7 +58,7 @@ Test(rule, operands_that_do_not_fit_are_named)
     static const struct {
         int op;
         struct ct_shape shape[3];
-        const char *says;
+        const char *expected;
     } rows[] = {
         {CT_OP_LINEAR, {{2, {32, 63}}, {2, {10, 64}}, {1, {10}}}, "linear: operand W"},
         {CT_OP_LINEAR, {{2, {32, 64}}, {2, {10, 64}}, {1, {11}}}, "linear: operand b"},
@@ -74,7 +74,7 @@ Test(rule, operands_that_do_not_fit_are_named)
         for (int k = 0; k < 3 && rows[i].shape[k].dims > 0; k++)
             args.in[k] = given(CT_F32, rows[i].shape[k]);
         cr_assert_eq(ct_rule_complete(rows[i].op, &args, &dtype, &err), CT_EBUG);
-        cr_assert_not_null(strstr(err.text, rows[i].says), "row %zu says '%s'", i, err.text);
+        cr_assert_not_null(strstr(err.text, rows[i].expected), "row %zu says '%s'", i, err.text);
     }
 }
 

@@ -8,11 +8,11 @@
 
 TestSuite(batch, .timeout = 30);
 
-static const char *const words[] = {"--nproc_per_node", "2",          "a b.yaml",
-                                    "--note",           "it's $HOME", NULL};
+static const char *const arguments[] = {"--nproc_per_node", "2",          "a b.yaml",
+                                        "--note",           "it's $HOME", NULL};
 
 static const struct ct_batch plain = {
-    .ctrun = "/opt/ctrun", .name = "digits", .nodes = 1, .words = words};
+    .ctrun = "/opt/ctrun", .name = "digits", .nodes = 1, .arguments = arguments};
 
 static void expect(const struct ct_batch *batch, const char *const wanted[],
                    const char *const unwanted[])

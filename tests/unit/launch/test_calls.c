@@ -23,12 +23,12 @@ Test(calls, an_answer_finds_its_asker_once)
     ct_calls_init(&calls);
     uint64_t a = add(&calls, 0, 7), b = add(&calls, 1, 7);
     cr_assert_neq(a, b);
-    cr_assert(ct_calls_take(&calls, b, &call));
+    cr_assert(ct_calls_remove(&calls, b, &call));
     cr_assert(call.local_rank == 1 && call.request == 7 && call.generation == 3);
-    cr_assert_not(ct_calls_take(&calls, b, &call), "answered twice");
-    cr_assert_not(ct_calls_take(&calls, 99, &call));
-    cr_assert_not(ct_calls_take(&calls, UINT64_MAX, &call));
-    cr_assert(ct_calls_take(&calls, a, &call));
+    cr_assert_not(ct_calls_remove(&calls, b, &call), "answered twice");
+    cr_assert_not(ct_calls_remove(&calls, 99, &call));
+    cr_assert_not(ct_calls_remove(&calls, UINT64_MAX, &call));
+    cr_assert(ct_calls_remove(&calls, a, &call));
     cr_assert_eq(call.local_rank, 0u);
     ct_calls_deinit(&calls);
 }
@@ -44,7 +44,7 @@ Test(calls, places_of_answered_requests_are_used_again)
         uint64_t number = add(&calls, 5, i);
 
         if (i > 0) {
-            cr_assert(ct_calls_take(&calls, before, &call));
+            cr_assert(ct_calls_remove(&calls, before, &call));
             cr_assert_eq(call.request, i - 1);
         }
         before = number;
@@ -62,10 +62,10 @@ Test(calls, a_late_answer_to_what_was_given_up_is_not_taken_for_another)
 
     ct_calls_init(&calls);
     uint64_t given_up = add(&calls, 0, 7);
-    cr_assert(ct_calls_take(&calls, given_up, &call));
+    cr_assert(ct_calls_remove(&calls, given_up, &call));
     uint64_t later = add(&calls, 0, 8);
-    cr_assert_not(ct_calls_take(&calls, given_up, &call));
-    cr_assert(ct_calls_take(&calls, later, &call));
+    cr_assert_not(ct_calls_remove(&calls, given_up, &call));
+    cr_assert(ct_calls_remove(&calls, later, &call));
     cr_assert_eq(call.request, 8u);
     ct_calls_deinit(&calls);
 }
@@ -82,7 +82,7 @@ Test(calls, too_many_open_requests_are_refused)
         one = i == 4711 ? number : one;
     }
     cr_assert_eq(ct_calls_add(&calls, &(struct ct_call){0, 0, 0}, &number), CT_ELIMIT);
-    cr_assert(ct_calls_take(&calls, one, &call));
+    cr_assert(ct_calls_remove(&calls, one, &call));
     cr_assert_eq(call.local_rank, 4711u);
     (void)add(&calls, 0, 0);
     cr_assert_eq(ct_calls_add(&calls, &(struct ct_call){0, 0, 0}, &number), CT_ELIMIT);

@@ -58,16 +58,16 @@ Test(error_note, a_disk_with_another_clock_tells_nothing)
     cr_assert_eq(read_note("1790000000", 1789999999).time_ms, 1790000000000);
 }
 
-static void refuse(const char *path, const char *words)
+static void refuse(const char *path, const char *expected)
 {
     struct ct_error_note note;
     struct ct_error why = {0};
 
     cr_assert_not(ct_error_note_read(tree_path(&tree, path), &arena, &note, &why));
-    if (words == NULL)
+    if (expected == NULL)
         cr_assert_eq(why.code, 0, "%s", why.text);
     else
-        cr_assert(why.code != 0 && strstr(why.text, words) != NULL, "%s", why.text);
+        cr_assert(why.code != 0 && strstr(why.text, expected) != NULL, "%s", why.text);
 }
 
 Test(error_note, only_plain_files_of_a_known_shape_are_read)

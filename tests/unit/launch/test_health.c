@@ -30,12 +30,12 @@ static struct ct_health health_of(uint32_t cards)
 {
     struct ct_health health = {.begun = true, .driver = "580.95.05", .count = cards};
 
-    for (health.told = 0; health.told < cards; health.told++)
-        health.cards[health.told] = card_of(health.told);
+    for (health.received = 0; health.received < cards; health.received++)
+        health.cards[health.received] = card_of(health.received);
     return health;
 }
 
-static void hear(void *context, bool is_wrong, const char *sentence)
+static void collect(void *context, bool is_wrong, const char *sentence)
 {
     char *text = context;
     size_t used = strlen(text);
@@ -43,13 +43,13 @@ static void hear(void *context, bool is_wrong, const char *sentence)
     (void)snprintf(text + used, 4096 - used, "%s%s\n", is_wrong ? "! " : "", sentence);
 }
 
-static const char *words(const struct ct_health *health, const bool *used, uint64_t late_ms)
+static const char *expected(const struct ct_health *health, const bool *used, uint64_t late_ms)
 {
     static char text[4096];
     const struct ct_health_scope scope = {.gpus = &two, .used = used, .late_ms = late_ms};
 
     text[0] = '\0';
-    ct_health_tell(health, &scope, hear, text);
+    ct_health_report(health, &scope, collect, text);
     return text;
 }
 
@@ -72,10 +72,10 @@ Test(health, records_are_taken_in_as_they_were_printed)
     (void)snprintf(lines, sizeof lines, "%s", ct_buf_str(&text));
     ct_buf_deinit(&text);
     for (char *line = strtok(lines, "\n"); line != NULL; line = strtok(NULL, "\n"))
-        cr_assert_eq(ct_health_take(&health, line), 0, "%s", line);
+        cr_assert_eq(ct_health_parse(&health, line), 0, "%s", line);
     cr_assert(health.begun);
     cr_assert_str_eq(health.driver, "580.95.05");
-    cr_assert_eq(health.told, 1u);
+    cr_assert_eq(health.received, 1u);
     cr_assert_eq(memcmp(&health.cards[0], &card, sizeof card), 0);
 }
 
@@ -94,14 +94,15 @@ Test(health, what_is_no_record_is_refused)
     struct ct_buf text;
 
     for (size_t i = 0; i < CT_COUNT(wrong); i++)
-        cr_assert_eq(ct_health_take(&health, wrong[i]), CT_EPROTOCOL, "%s", wrong[i]);
+        cr_assert_eq(ct_health_parse(&health, wrong[i]), CT_EPROTOCOL, "%s", wrong[i]);
     ct_buf_init(&text, 0);
     const struct ct_nvml_card card = card_of(0);
     ct_health_print_card(&text, &card);
-    cr_assert_eq(ct_health_take(&health, ct_buf_str(&text)), CT_EPROTOCOL, "before the first one");
-    cr_assert_eq(ct_health_take(&health, "{\"driver\":\"1\",\"gpus\":1}"), 0);
-    cr_assert_eq(ct_health_take(&health, ct_buf_str(&text)), 0);
-    cr_assert_eq(ct_health_take(&health, ct_buf_str(&text)), CT_EPROTOCOL, "one more than counted");
+    cr_assert_eq(ct_health_parse(&health, ct_buf_str(&text)), CT_EPROTOCOL, "before the first one");
+    cr_assert_eq(ct_health_parse(&health, "{\"driver\":\"1\",\"gpus\":1}"), 0);
+    cr_assert_eq(ct_health_parse(&health, ct_buf_str(&text)), 0);
+    cr_assert_eq(ct_health_parse(&health, ct_buf_str(&text)), CT_EPROTOCOL,
+                 "one more than counted");
     ct_buf_deinit(&text);
 }
 
@@ -111,13 +112,15 @@ Test(health, healthy_cards_are_one_line)
 {
     struct ct_health health = health_of(2);
 
-    cr_assert_str_eq(words(&health, NULL, 0), "GPUs: 2 x NVIDIA X, 78.0 of 80.0 GiB free or more, "
-                                              "at most 41 C, driver 580.95.05\n");
+    cr_assert_str_eq(expected(&health, NULL, 0),
+                     "GPUs: 2 x NVIDIA X, 78.0 of 80.0 GiB free or more, "
+                     "at most 41 C, driver 580.95.05\n");
     (void)strcpy(health.cards[1].name, "NVIDIA Y");
     health.cards[0].celsius = health.cards[1].celsius = -1;
     health.cards[0].memory_bytes = health.cards[1].memory_bytes = 0;
     health.driver[0] = '\0';
-    cr_assert_str_eq(words(&health, NULL, 0), "GPUs: 1 x NVIDIA X, 1 x NVIDIA Y, driver unknown\n");
+    cr_assert_str_eq(expected(&health, NULL, 0),
+                     "GPUs: 1 x NVIDIA X, 1 x NVIDIA Y, driver unknown\n");
 }
 
 Test(health, cards_of_others_are_not_spoken_of)
@@ -127,10 +130,10 @@ Test(health, cards_of_others_are_not_spoken_of)
 
     health.cards[1].uncorrected = 1;
     health.cards[2].failure = CT_NVML_GPU_IS_LOST;
-    cr_assert_str_eq(words(&health, first, 0),
+    cr_assert_str_eq(expected(&health, first, 0),
                      "GPUs: 1 x NVIDIA X, 79.0 of 80.0 GiB free, 40 C, driver 580.95.05\n");
     health.cards[0].failure = CT_NVML_NO_PERMISSION;
-    cr_assert_str_eq(words(&health, first, 0), "", "nor what this user may not ask about");
+    cr_assert_str_eq(expected(&health, first, 0), "", "nor what this user may not ask about");
 }
 
 Test(health, each_fault_has_its_sentence_with_the_remedy)
@@ -171,7 +174,7 @@ Test(health, each_fault_has_its_sentence_with_the_remedy)
         card->hot = rows[i].hot;
         card->braked = rows[i].braked;
         card->failure = rows[i].failure;
-        const char *text = words(&health, NULL, 0);
+        const char *text = expected(&health, NULL, 0);
         cr_assert_not_null(strstr(text, rows[i].sentence), "%s", text);
         cr_assert_eq(strncmp(text, "GPUs: ", 6), 0, "%s", text);
     }
@@ -182,10 +185,10 @@ Test(health, a_card_that_nvml_does_not_know_has_fallen_off_the_bus)
     const struct ct_health health = {.begun = true,
                                      .driver = "1",
                                      .count = 1,
-                                     .told = 1,
+                                     .received = 1,
                                      .cards = {{.address = "0000:2a:00.0"}}};
 
-    cr_assert_not_null(strstr(words(&health, NULL, 0),
+    cr_assert_not_null(strstr(expected(&health, NULL, 0),
                               "! the GPU at 0000:1a:00.0 (NVIDIA X) is not among those that NVML "
                               "knows: it has fallen off the bus; reboot the node"));
 }
@@ -194,14 +197,15 @@ Test(health, an_answer_that_did_not_come_says_where_it_stopped)
 {
     struct ct_health health = health_of(2);
 
-    health.told = 1;
-    cr_assert_str_eq(words(&health, NULL, 2500),
+    health.received = 1;
+    cr_assert_str_eq(expected(&health, NULL, 2500),
                      "GPUs: 1 x NVIDIA X, 79.0 of 80.0 GiB free, 40 C, driver 580.95.05\n"
                      "! NVML has not answered within 2.5 s about GPU 1: the driver may hang, and "
                      "what uses that GPU with it; see the kernel's log (dmesg | grep NVRM)\n");
     health = (struct ct_health){.begun = false};
-    cr_assert_not_null(strstr(words(&health, NULL, 30000), "not answered within 30 s: the driver"));
-    cr_assert_str_eq(words(&health, NULL, 0),
+    cr_assert_not_null(
+        strstr(expected(&health, NULL, 30000), "not answered within 30 s: the driver"));
+    cr_assert_str_eq(expected(&health, NULL, 0),
                      "how the GPUs are is not known: the process that asks NVML ended\n");
 }
 
@@ -216,9 +220,9 @@ Test(health, a_library_that_is_not_there_is_no_fault_and_one_that_refuses_is)
 
         ct_buf_init(&text, 0);
         ct_health_print_error(&text, &err);
-        cr_assert_eq(ct_health_take(&health, ct_buf_str(&text)), 0);
+        cr_assert_eq(ct_health_parse(&health, ct_buf_str(&text)), 0);
         ct_buf_deinit(&text);
-        cr_assert_str_eq(words(&health, NULL, 0),
+        cr_assert_str_eq(expected(&health, NULL, 0),
                          codes[i] == CT_ENOTFOUND
                              ? "how the GPUs are is not known: it is \"so\"\n"
                              : "! how the GPUs are is not known: it is \"so\"\n");

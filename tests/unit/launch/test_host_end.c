@@ -18,25 +18,25 @@ Test(host_end, a_node_that_left_stays_as_the_rendezvous_as_long_as_the_job_runs)
 
 Test(host_end, others_are_told_the_result_before_the_rendezvous_ends)
 {
-    struct ct_host_view view = {.links = 1, .waited_ms = CT_HOST_LINGER_MS};
+    struct ct_host_view view = {.links = 1, .waited_ms = CT_HOST_WAIT_MS};
 
-    cr_assert_eq(ct_host_next(&view), CT_HOST_LINGER);
+    cr_assert_eq(ct_host_next(&view), CT_HOST_WAIT);
     view.released = true;
-    cr_assert_eq(ct_host_next(&view), CT_HOST_LINGER, "the job is over here, too");
+    cr_assert_eq(ct_host_next(&view), CT_HOST_WAIT, "the job is over here, too");
     view.links = 0;
     cr_assert_eq(ct_host_next(&view), CT_HOST_CLOSE);
 }
 
 Test(host_end, a_lost_node_does_not_keep_an_ended_job_up)
 {
-    const struct ct_host_view view = {.links = 1, .waited_ms = CT_HOST_LINGER_MS + 1};
+    const struct ct_host_view view = {.links = 1, .waited_ms = CT_HOST_WAIT_MS + 1};
 
     cr_assert_eq(ct_host_next(&view), CT_HOST_CLOSE);
 }
 
 Test(host_end, a_node_that_fails_takes_the_rendezvous_with_it)
 {
-    const struct ct_host_view view = {.jobs = 1, .links = 1, .waited_ms = CT_HOST_LINGER_MS + 1};
+    const struct ct_host_view view = {.jobs = 1, .links = 1, .waited_ms = CT_HOST_WAIT_MS + 1};
 
     cr_assert_eq(ct_host_next(&view), CT_HOST_CLOSE);
 }
@@ -47,7 +47,7 @@ Test(host_end, nothing_is_waited_for_alone_or_in_a_hurry)
                      .alone = true, .released = true, .jobs = 1, .links = 1}),
                  CT_HOST_CLOSE);
     cr_assert_eq(ct_host_next(&(struct ct_host_view){
-                     .hurry = true, .released = true, .jobs = 1, .links = 1}),
+                     .forced = true, .released = true, .jobs = 1, .links = 1}),
                  CT_HOST_CLOSE);
 }
 

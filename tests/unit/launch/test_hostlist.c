@@ -67,7 +67,7 @@ Test(hostlist, names_come_in_the_order_of_the_list)
 Test(hostlist, what_is_no_list_is_refused_with_its_place)
 {
     static const struct {
-        const char *text, *words;
+        const char *text, *expected;
     } rows[] = {
         {"", "name is missing at character 1"},
         {",", "name is missing at character 1"},
@@ -94,7 +94,7 @@ Test(hostlist, what_is_no_list_is_refused_with_its_place)
         struct ct_error err = {0};
         cr_assert_eq(ct_hostlist_expand(rows[i].text, &arena, &hosts, &count, &err), CT_EUSAGE,
                      "%s", rows[i].text);
-        cr_assert(strstr(err.text, rows[i].words) != NULL, "%s: %s", rows[i].text, err.text);
+        cr_assert(strstr(err.text, rows[i].expected) != NULL, "%s: %s", rows[i].text, err.text);
     }
 }
 

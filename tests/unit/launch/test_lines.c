@@ -115,14 +115,14 @@ Test(lines, a_line_above_the_limit_goes_out_in_pieces)
     for (int i = 0; i < 70; i++, sent += sizeof chunk)
         ct_lines_feed(&lines, chunk, sizeof chunk, &out);
     feed("\n");
-    size_t pieces = 0;
-    for (const char *at = out.data; at < out.data + out.size; pieces++) {
+    size_t parts = 0;
+    for (const char *at = out.data; at < out.data + out.size; parts++) {
         const char *newline = strchr(at, '\n');
         cr_assert_leq(newline - at, CT_LINE_MAX + 6);
         at = newline + 1;
     }
-    cr_assert_eq(pieces, (sent + CT_LINE_MAX - 1) / CT_LINE_MAX);
-    cr_assert_eq(out.size, sent + pieces * 7);
+    cr_assert_eq(parts, (sent + CT_LINE_MAX - 1) / CT_LINE_MAX);
+    cr_assert_eq(out.size, sent + parts * 7);
 }
 
 Test(lines, a_line_of_exactly_the_limit_is_one)

@@ -186,7 +186,7 @@ Test(nproc, each_host_of_a_table_has_its_own_number)
 Test(nproc, a_table_that_is_wrong_or_lacks_this_host_is_refused)
 {
     static const struct {
-        const char *text, *words;
+        const char *text, *expected;
     } rows[] = {
         {"node[1-2]=8", "names no number for this host, node3.lan; add node3.lan=N"},
         {"node3=", "takes a number"},
@@ -205,7 +205,7 @@ Test(nproc, a_table_that_is_wrong_or_lacks_this_host_is_refused)
         cr_assert_eq(ct_nproc_resolve(rows[i].text, &host, &nproc, &err), CT_EUSAGE, "\"%s\"",
                      rows[i].text);
         cr_assert_eq(nproc, 9u);
-        cr_assert_not_null(strstr(err.text, rows[i].words), "%s", err.text);
+        cr_assert_not_null(strstr(err.text, rows[i].expected), "%s", err.text);
     }
 }
 

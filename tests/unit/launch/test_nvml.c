@@ -23,18 +23,18 @@ static void forget(void)
 
 TestSuite(nvml, .timeout = 30, .init = forget, .fini = forget);
 
-struct heard {
+struct received {
     char driver[96];
     uint32_t count, cards;
     struct ct_nvml_card card[8];
     struct ct_error err;
 };
 
-static struct heard heard;
+static struct received received;
 
 static void on_driver(void *context, const char *version, uint32_t cards)
 {
-    struct heard *to = context;
+    struct received *to = context;
 
     (void)snprintf(to->driver, sizeof to->driver, "%s", version);
     to->count = cards;
@@ -42,13 +42,13 @@ static void on_driver(void *context, const char *version, uint32_t cards)
 
 static void on_card(void *context, const struct ct_nvml_card *card)
 {
-    struct heard *to = context;
+    struct received *to = context;
 
     to->card[to->cards++] = *card;
 }
 
-/* The double lies beside this program; its faults go with the test. */
-static const char *double_of(const char *file, const char *faults)
+/* The fake lies beside this program; each test sets its faults. */
+static const char *fake_of(const char *file, const char *faults)
 {
     static char path[512];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
@@ -59,29 +59,29 @@ static const char *double_of(const char *file, const char *faults)
     cr_assert_not_null(slash);
     (void)snprintf(slash, sizeof path - (size_t)(slash - path), "/fakenvml/%s", file);
     cr_assert_eq(setenv("FAKENVML", faults, 1), 0);
-    heard = (struct heard){.count = 0};
+    received = (struct received){.count = 0};
     return path;
 }
 
-static int look(const char *file, const char *faults)
+static int probe(const char *file, const char *faults)
 {
-    static const struct ct_nvml_callbacks callbacks = {on_driver, on_card, &heard};
+    static const struct ct_nvml_callbacks callbacks = {on_driver, on_card, &received};
 
-    return ct_nvml_query(double_of(file, faults), &callbacks, &heard.err);
+    return ct_nvml_query(fake_of(file, faults), &callbacks, &received.err);
 }
 
-static int look_new(const char *faults)
+static int probe_new(const char *faults)
 {
-    return look("libnvidia-ml.so.1", faults);
+    return probe("libnvidia-ml.so.1", faults);
 }
 
 Test(nvml, a_healthy_card_tells_who_it_is_and_nothing_is_wrong_with_it)
 {
-    cr_assert_eq(look_new(""), 0, "%s", heard.err.text);
-    cr_assert_str_eq(heard.driver, "580.95.05");
-    cr_assert_eq(heard.count, 2u);
-    cr_assert_eq(heard.cards, 2u);
-    const struct ct_nvml_card *card = &heard.card[1];
+    cr_assert_eq(probe_new(""), 0, "%s", received.err.text);
+    cr_assert_str_eq(received.driver, "580.95.05");
+    cr_assert_eq(received.count, 2u);
+    cr_assert_eq(received.cards, 2u);
+    const struct ct_nvml_card *card = &received.card[1];
     cr_assert_eq(card->index, 1u);
     cr_assert_str_eq(card->address, "0000:2a:00.0", "as the kernel writes it");
     cr_assert_str_eq(card->name, "NVIDIA X");
@@ -95,8 +95,8 @@ Test(nvml, a_healthy_card_tells_who_it_is_and_nothing_is_wrong_with_it)
 
 Test(nvml, each_fault_is_found_on_its_card_alone)
 {
-    cr_assert_eq(look_new("ecc=0:3,remap=1,failed=0,retire=1,hot=1,brake=0"), 0);
-    const struct ct_nvml_card *first = &heard.card[0], *second = &heard.card[1];
+    cr_assert_eq(probe_new("ecc=0:3,remap=1,failed=0,retire=1,hot=1,brake=0"), 0);
+    const struct ct_nvml_card *first = &received.card[0], *second = &received.card[1];
     cr_assert_eq(first->uncorrected, 3u);
     cr_assert(first->rows_failed && first->braked);
     cr_assert_not(first->rows_pending || first->pages_pending || first->hot);
@@ -108,66 +108,67 @@ Test(nvml, each_fault_is_found_on_its_card_alone)
 
 Test(nvml, a_lost_card_does_not_hide_the_others)
 {
-    cr_assert_eq(look_new("lost=0"), 0);
-    cr_assert_eq(heard.cards, 2u);
-    cr_assert_eq(heard.card[0].failure, CT_NVML_GPU_IS_LOST);
-    cr_assert_eq(heard.card[1].failure, 0);
-    cr_assert_str_eq(heard.card[1].name, "NVIDIA X");
+    cr_assert_eq(probe_new("lost=0"), 0);
+    cr_assert_eq(received.cards, 2u);
+    cr_assert_eq(received.card[0].failure, CT_NVML_GPU_IS_LOST);
+    cr_assert_eq(received.card[1].failure, 0);
+    cr_assert_str_eq(received.card[1].name, "NVIDIA X");
 }
 
 Test(nvml, what_an_older_library_lacks_is_not_known)
 {
-    cr_assert_eq(look("old/libnvidia-ml.so.1", "remap=0,ecc=1:2"), 0, "%s", heard.err.text);
-    cr_assert_eq(heard.cards, 2u);
-    cr_assert_str_eq(heard.card[0].address, "");
-    cr_assert_str_eq(heard.card[0].name, "NVIDIA X");
-    cr_assert_not(heard.card[0].rows_pending);
-    cr_assert_eq(heard.card[1].uncorrected, 2u);
+    cr_assert_eq(probe("old/libnvidia-ml.so.1", "remap=0,ecc=1:2"), 0, "%s", received.err.text);
+    cr_assert_eq(received.cards, 2u);
+    cr_assert_str_eq(received.card[0].address, "");
+    cr_assert_str_eq(received.card[0].name, "NVIDIA X");
+    cr_assert_not(received.card[0].rows_pending);
+    cr_assert_eq(received.card[1].uncorrected, 2u);
 }
 
 Test(nvml, a_library_that_is_absent_or_refuses_is_named)
 {
-    cr_assert_eq(look("none/libnvidia-ml.so.1", ""), CT_ENOTFOUND);
-    cr_assert_not_null(strstr(heard.err.text, "libnvidia-ml.so.1 cannot be loaded"));
-    cr_assert_eq(look_new("init=18"), CT_EUNAVAILABLE);
-    cr_assert_str_eq(heard.err.text,
+    cr_assert_eq(probe("none/libnvidia-ml.so.1", ""), CT_ENOTFOUND);
+    cr_assert_not_null(strstr(received.err.text, "libnvidia-ml.so.1 cannot be loaded"));
+    cr_assert_eq(probe_new("init=18"), CT_EUNAVAILABLE);
+    cr_assert_str_eq(received.err.text,
                      "NVML does not start: the driver and its libraries are of different versions "
                      "(18); load the new driver (reboot), CUDA will not start either");
-    cr_assert_eq(look_new("init=999"), CT_EUNAVAILABLE);
-    cr_assert_str_eq(heard.err.text, "NVML does not start: unknown error (999)");
-    cr_assert_eq(heard.cards, 0u);
+    cr_assert_eq(probe_new("init=999"), CT_EUNAVAILABLE);
+    cr_assert_str_eq(received.err.text, "NVML does not start: unknown error (999)");
+    cr_assert_eq(received.cards, 0u);
 }
 
 /* ---- Xids ----------------------------------------------------------------------------------- */
 
-struct told {
+struct watched {
     struct ct_nvml_xid xid[8];
     uint32_t count, wanted;
 };
 
 static bool on_xid(void *context, const struct ct_nvml_xid *xid)
 {
-    struct told *told = context;
+    struct watched *watched = context;
 
-    told->xid[told->count++] = *xid;
-    return told->count < told->wanted;
+    watched->xid[watched->count++] = *xid;
+    return watched->count < watched->wanted;
 }
 
-/* Watch a driver that has these lines to say (see the double), until `wanted` Xids are here. */
-static int watch(const char *faults, const char *lines, uint32_t wanted, struct told *ret_told)
+/* Watch a fake driver that reports these lines, until `wanted` Xids have arrived. */
+static int watch(const char *faults, const char *lines, uint32_t wanted,
+                 struct watched *ret_received)
 {
-    char folder[] = "/tmp/ctrun-xid-XXXXXX", path[64], words[256];
+    char folder[] = "/tmp/ctrun-xid-XXXXXX", path[64], settings[256];
 
     cr_assert_not_null(mkdtemp(folder));
     (void)snprintf(path, sizeof path, "%s/pipe", folder);
-    (void)snprintf(words, sizeof words, "xid=%s,%s", path, faults);
+    (void)snprintf(settings, sizeof settings, "xid=%s,%s", path, faults);
     cr_assert_eq(mkfifo(path, 0600), 0);
     int pipe = open(path, O_RDWR | O_CLOEXEC);
     cr_assert_geq(pipe, 0);
     cr_assert_eq(write(pipe, lines, strlen(lines)), (ssize_t)strlen(lines));
-    *ret_told = (struct told){.wanted = wanted};
-    const char *library = double_of("libnvidia-ml.so.1", words);
-    int rc = ct_nvml_watch(library, on_xid, ret_told, &heard.err);
+    *ret_received = (struct watched){.wanted = wanted};
+    const char *library = fake_of("libnvidia-ml.so.1", settings);
+    int rc = ct_nvml_watch(library, on_xid, ret_received, &received.err);
 
     (void)close(pipe);
     (void)unlink(path);
@@ -177,59 +178,63 @@ static int watch(const char *faults, const char *lines, uint32_t wanted, struct 
 
 Test(nvml, each_xid_is_told_with_its_card_and_part_in_the_order_of_their_coming)
 {
-    struct told told;
+    struct watched watched;
 
-    cr_assert_eq(watch("", "1:31\n0:94:3\n1:43\n", 3, &told), 0, "%s", heard.err.text);
-    cr_assert_eq(told.count, 3u);
-    cr_assert_eq(told.xid[0].number, 31u);
-    cr_assert_eq(told.xid[0].card.index, 1u);
-    cr_assert_str_eq(told.xid[0].card.address, "0000:2a:00.0");
-    cr_assert_str_eq(told.xid[0].card.name, "NVIDIA X");
-    cr_assert_eq(told.xid[0].instance, CT_NVML_ALL);
-    cr_assert(told.xid[1].number == 94 && told.xid[1].card.index == 0 && told.xid[1].instance == 3);
-    cr_assert(told.xid[2].number == 43 && told.xid[2].card.index == 1);
+    cr_assert_eq(watch("", "1:31\n0:94:3\n1:43\n", 3, &watched), 0, "%s", received.err.text);
+    cr_assert_eq(watched.count, 3u);
+    cr_assert_eq(watched.xid[0].number, 31u);
+    cr_assert_eq(watched.xid[0].card.index, 1u);
+    cr_assert_str_eq(watched.xid[0].card.address, "0000:2a:00.0");
+    cr_assert_str_eq(watched.xid[0].card.name, "NVIDIA X");
+    cr_assert_eq(watched.xid[0].instance, CT_NVML_ALL);
+    cr_assert(watched.xid[1].number == 94 && watched.xid[1].card.index == 0 &&
+              watched.xid[1].instance == 3);
+    cr_assert(watched.xid[2].number == 43 && watched.xid[2].card.index == 1);
 }
 
 Test(nvml, a_wait_that_was_too_short_is_followed_by_another)
 {
-    struct told told;
+    struct watched watched;
 
-    cr_assert_eq(watch("", "=10\n=10\n0:79\n", 1, &told), 0, "%s", heard.err.text);
-    cr_assert(told.count == 1 && told.xid[0].number == 79);
+    cr_assert_eq(watch("", "=10\n=10\n0:79\n", 1, &watched), 0, "%s", received.err.text);
+    cr_assert(watched.count == 1 && watched.xid[0].number == 79);
 }
 
 Test(nvml, a_wait_that_fails_ends_the_watch_with_a_sentence)
 {
-    struct told told;
+    struct watched watched;
 
-    cr_assert_eq(watch("", "0:79\n=15\n0:31\n", 8, &told), CT_EUNAVAILABLE);
-    cr_assert_eq(told.count, 1u);
-    cr_assert_str_eq(heard.err.text, "NVML cannot wait for Xids any longer: the GPU is lost (15)");
+    cr_assert_eq(watch("", "0:79\n=15\n0:31\n", 8, &watched), CT_EUNAVAILABLE);
+    cr_assert_eq(watched.count, 1u);
+    cr_assert_str_eq(received.err.text,
+                     "NVML cannot wait for Xids any longer: the GPU is lost (15)");
 }
 
 Test(nvml, a_card_that_tells_no_events_does_not_keep_the_others_from_it)
 {
-    struct told told;
+    struct watched watched;
 
-    cr_assert_eq(watch("mute=0", "0:31\n1:13\n", 1, &told), 0, "%s", heard.err.text);
-    cr_assert(told.xid[0].number == 13 && told.xid[0].card.index == 1);
-    cr_assert_eq(watch("lost=0", "1:13\n", 1, &told), 0, "%s", heard.err.text);
-    cr_assert_eq(told.xid[0].card.index, 1u);
+    cr_assert_eq(watch("mute=0", "0:31\n1:13\n", 1, &watched), 0, "%s", received.err.text);
+    cr_assert(watched.xid[0].number == 13 && watched.xid[0].card.index == 1);
+    cr_assert_eq(watch("lost=0", "1:13\n", 1, &watched), 0, "%s", received.err.text);
+    cr_assert_eq(watched.xid[0].card.index, 1u);
 }
 
 Test(nvml, where_nothing_can_be_waited_for_it_says_so_at_once)
 {
-    struct told told = {.wanted = 1};
+    struct watched watched = {.wanted = 1};
 
-    cr_assert_eq(watch("mute=0,count=1", "", 1, &told), CT_ENOTFOUND);
-    cr_assert_not_null(strstr(heard.err.text, "tells no Xids here"));
-    cr_assert_eq(watch("init=9", "", 1, &told), CT_ENOTFOUND);
-    cr_assert_str_eq(heard.err.text, "NVML does not start: the driver is not loaded (9)");
-    cr_assert_eq(ct_nvml_watch(double_of("old/libnvidia-ml.so.1", ""), on_xid, &told, &heard.err),
-                 CT_ENOTFOUND, "an older library");
-    cr_assert_eq(ct_nvml_watch(double_of("none/libnvidia-ml.so.1", ""), on_xid, &told, &heard.err),
-                 CT_ENOTFOUND, "none");
-    cr_assert_eq(told.count, 0u);
+    cr_assert_eq(watch("mute=0,count=1", "", 1, &watched), CT_ENOTFOUND);
+    cr_assert_not_null(strstr(received.err.text, "tells no Xids here"));
+    cr_assert_eq(watch("init=9", "", 1, &watched), CT_ENOTFOUND);
+    cr_assert_str_eq(received.err.text, "NVML does not start: the driver is not loaded (9)");
+    cr_assert_eq(
+        ct_nvml_watch(fake_of("old/libnvidia-ml.so.1", ""), on_xid, &watched, &received.err),
+        CT_ENOTFOUND, "an older library");
+    cr_assert_eq(
+        ct_nvml_watch(fake_of("none/libnvidia-ml.so.1", ""), on_xid, &watched, &received.err),
+        CT_ENOTFOUND, "none");
+    cr_assert_eq(watched.count, 0u);
 }
 
 Test(nvml, types_are_those_of_its_header)

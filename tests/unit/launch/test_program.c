@@ -73,13 +73,13 @@ static const char *decided(const struct ct_program_request *request, struct ct_p
     return text;
 }
 
-static void assert_refused(const struct ct_program_request *request, int code, const char *words)
+static void assert_refused(const struct ct_program_request *request, int code, const char *expected)
 {
     struct ct_program program = {.path = "untouched"};
     struct ct_error err = {0};
 
     cr_assert_eq(ct_program_decide(request, &arena, &program, &err), code, "%s", err.text);
-    cr_assert_not_null(strstr(err.text, words), "%s", err.text);
+    cr_assert_not_null(strstr(err.text, expected), "%s", err.text);
     cr_assert_str_eq(program.path, "untouched");
 }
 
@@ -128,8 +128,8 @@ Test(program, a_script_of_any_name_is_run_by_python3_when_it_is_said_to_be_one)
 
 Test(program, the_macro_of_the_local_rank_is_replaced_in_words_that_name_it)
 {
-    char *words[] = {(char[]){"--rank=${local_rank}"}, (char[]){"$local_rank$$"}, (char[]){"a$$b"},
-                     NULL};
+    char *expected[] = {(char[]){"--rank=${local_rank}"}, (char[]){"$local_rank$$"},
+                        (char[]){"a$$b"}, NULL};
     struct ct_program_request request = request_for("tool");
     struct ct_program program;
     char *const *own;
@@ -138,7 +138,7 @@ Test(program, the_macro_of_the_local_rank_is_replaced_in_words_that_name_it)
     (void)decided(&request, &program);
     cr_assert_eq(ct_program_argv(&program, 3, &arena, &own), 0);
     cr_assert_null(own, "nothing to replace");
-    request.args = words;
+    request.args = expected;
     (void)decided(&request, &program);
     cr_assert_eq(ct_program_argv(&program, 3, &arena, &own), 0);
     cr_assert_str_eq(own[0], "tool");
@@ -209,7 +209,7 @@ Test(program, no_python_holds_for_a_script_too)
 Test(program, what_cannot_be_run_is_refused_with_the_remedy)
 {
     static const struct {
-        const char *name, *words;
+        const char *name, *expected;
     } rows[] = {
         {"/notes.txt", "is not executable"},
         {"/absent", "was not found; give"},
@@ -219,7 +219,7 @@ Test(program, what_cannot_be_run_is_refused_with_the_remedy)
 
     for (size_t i = 0; i < CT_COUNT(rows); i++) {
         struct ct_program_request request = request_for(tree_path(&tree, rows[i].name));
-        assert_refused(&request, CT_ENOINPUT, rows[i].words);
+        assert_refused(&request, CT_ENOINPUT, rows[i].expected);
     }
     struct ct_program_request request = request_for("absent");
     assert_refused(&request, CT_ENOINPUT, "here or in PATH");

@@ -202,7 +202,7 @@ Test(slurm, uneven_tasks_are_read_for_this_node)
 Test(slurm, a_variable_that_cannot_be_right_is_named)
 {
     static const struct {
-        const char *name, *value, *words;
+        const char *name, *value, *expected;
     } rows[] = {
         {"SLURM_JOB_ID", "x", "SLURM_JOB_ID is \"x\""},
         {"SLURM_NODEID", "-1", "SLURM_NODEID is \"-1\""},
@@ -219,7 +219,7 @@ Test(slurm, a_variable_that_cannot_be_right_is_named)
         struct ct_error err = {0};
         int rc = read_env(with(rows[i].name, rows[i].value), &slurm, &err);
         cr_assert_eq(rc, CT_EUSAGE, "row %zu", i);
-        cr_assert(strstr(err.text, rows[i].words) != NULL, "row %zu: %s", i, err.text);
+        cr_assert(strstr(err.text, rows[i].expected) != NULL, "row %zu: %s", i, err.text);
     }
 }
 
@@ -234,15 +234,15 @@ Test(slurm, what_is_not_said_is_not_needed)
     cr_assert_str_eq(slurm.node_name, "");
 }
 
-static const struct ct_slurm_request no_wish = {.min_nodes = 1, .max_nodes = 1, .node_rank = -1};
+static const struct ct_slurm_request no_request = {.min_nodes = 1, .max_nodes = 1, .node_rank = -1};
 
-static void expect_refused(const struct ct_slurm *slurm, const struct ct_slurm_request *wish,
-                           const char *words)
+static void expect_refused(const struct ct_slurm *slurm, const struct ct_slurm_request *request,
+                           const char *expected)
 {
     struct ct_error err = {0};
 
-    cr_assert_eq(ct_slurm_check(slurm, wish, &err), CT_EUSAGE, "%s", words);
-    cr_assert(strstr(err.text, words) != NULL, "%s", err.text);
+    cr_assert_eq(ct_slurm_check(slurm, request, &err), CT_EUSAGE, "%s", expected);
+    cr_assert(strstr(err.text, expected) != NULL, "%s", err.text);
 }
 
 Test(slurm, worlds_that_contradict_slurm_are_refused)
@@ -256,8 +256,8 @@ Test(slurm, worlds_that_contradict_slurm_are_refused)
         {.nodes_given = true, .min_nodes = 1, .max_nodes = 2, .node_rank = -1},
     };
     static const struct {
-        struct ct_slurm_request wish;
-        const char *words;
+        struct ct_slurm_request request;
+        const char *expected;
     } wrong[] = {
         {{.nodes_given = true, .min_nodes = 2, .max_nodes = 2, .node_rank = -1},
          "nnodes asks for 2"},
@@ -272,16 +272,16 @@ Test(slurm, worlds_that_contradict_slurm_are_refused)
     for (size_t i = 0; i < CT_COUNT(fine); i++)
         cr_assert_eq(ct_slurm_check(&slurm, &fine[i], &err), 0, "row %zu: %s", i, err.text);
     for (size_t i = 0; i < CT_COUNT(wrong); i++)
-        expect_refused(&slurm, &wrong[i].wish, wrong[i].words);
+        expect_refused(&slurm, &wrong[i].request, wrong[i].expected);
 }
 
 Test(slurm, one_ctrun_a_node_is_wanted)
 {
     struct ct_slurm slurm = read_ok(with("SLURM_STEP_TASKS_PER_NODE", "8(x3)"));
 
-    expect_refused(&slurm, &no_wish, "--ntasks-per-node=1 and ctrun --nproc_per_node 8");
+    expect_refused(&slurm, &no_request, "--ntasks-per-node=1 and ctrun --nproc_per_node 8");
     slurm = read_ok(with("SLURM_NTASKS", "6"));
-    expect_refused(&slurm, &no_wish, "6 ctrun on 3 nodes");
+    expect_refused(&slurm, &no_request, "6 ctrun on 3 nodes");
 }
 
 Test(slurm, a_script_on_many_nodes_must_use_srun_or_say_that_one_is_enough)
@@ -290,15 +290,15 @@ Test(slurm, a_script_on_many_nodes_must_use_srun_or_say_that_one_is_enough)
                                   NULL};
     const char *const small[] = {"SLURM_JOB_ID=1", "SLURM_JOB_NODELIST=n1", "SLURM_PROCID=0", NULL};
     struct ct_slurm slurm = read_ok(script), alone = read_ok(small);
-    struct ct_slurm_request standalone = no_wish;
+    struct ct_slurm_request standalone = no_request;
     struct ct_slurm_request by_hand = {
         .nodes_given = true, .min_nodes = 2, .max_nodes = 2, .node_rank = 1};
     struct ct_error err = {0};
 
     standalone.standalone = true;
-    expect_refused(&slurm, &no_wish, "`srun ctrun`");
+    expect_refused(&slurm, &no_request, "`srun ctrun`");
     cr_assert_eq(ct_slurm_check(&slurm, &standalone, &err), 0);
-    cr_assert_eq(ct_slurm_check(&alone, &no_wish, &err), 0);
+    cr_assert_eq(ct_slurm_check(&alone, &no_request, &err), 0);
     cr_assert_eq(ct_slurm_check(&slurm, &by_hand, &err), 0, "started by other means");
     by_hand.min_nodes = by_hand.max_nodes = 3;
     expect_refused(&slurm, &by_hand, "Slurm runs this job on 2");

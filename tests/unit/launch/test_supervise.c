@@ -50,7 +50,7 @@ Test(supervise, sigkill_follows_when_the_grace_is_over)
     cr_assert_eq(ct_supervise_step(&sup, 50, CT_SUP_STOP, 0), (unsigned)CT_SUP_DO_TERM);
     cr_assert_eq(ct_supervise_deadline(&sup), 1050u);
     cr_assert_eq(ct_supervise_step(&sup, 1049, CT_SUP_TICK, 0), 0u);
-    cr_assert_eq(ct_supervise_step(&sup, 1050, CT_SUP_TICK, 0), (unsigned)CT_SUP_DO_SAY);
+    cr_assert_eq(ct_supervise_step(&sup, 1050, CT_SUP_TICK, 0), (unsigned)CT_SUP_DO_REPORT);
     cr_assert_eq(ct_supervise_deadline(&sup), 10050u, "it is said once");
     cr_assert_eq(ct_supervise_step(&sup, 10050, CT_SUP_TICK, 0), (unsigned)CT_SUP_DO_KILL);
     cr_assert_eq(sup.state, CT_SUP_KILLING);
@@ -65,7 +65,7 @@ Test(supervise, a_process_that_survives_sigkill_is_given_up)
 
     start(&sup, 2);
     cr_assert_eq(ct_supervise_step(&sup, 0, CT_SUP_KILL, 0), (unsigned)CT_SUP_DO_KILL);
-    cr_assert_eq(ct_supervise_step(&sup, 1000, CT_SUP_TICK, 0), (unsigned)CT_SUP_DO_SAY);
+    cr_assert_eq(ct_supervise_step(&sup, 1000, CT_SUP_TICK, 0), (unsigned)CT_SUP_DO_REPORT);
     cr_assert_eq(ct_supervise_step(&sup, CT_SUP_PATIENCE_MS, CT_SUP_TICK, 0),
                  (unsigned)(CT_SUP_DO_FORGET | CT_SUP_DO_FINISH));
     cr_assert_eq(sup.state, CT_SUP_DONE);
@@ -102,7 +102,8 @@ Test(supervise, an_endless_grace_does_not_overflow)
     start(&sup, 1);
     sup.grace_ms = UINT64_MAX;
     (void)ct_supervise_step(&sup, 7, CT_SUP_STOP, 0);
-    cr_assert_eq(ct_supervise_step(&sup, UINT64_MAX - 1, CT_SUP_TICK, 0), (unsigned)CT_SUP_DO_SAY);
+    cr_assert_eq(ct_supervise_step(&sup, UINT64_MAX - 1, CT_SUP_TICK, 0),
+                 (unsigned)CT_SUP_DO_REPORT);
     cr_assert_eq(sup.state, CT_SUP_STOPPING);
 }
 

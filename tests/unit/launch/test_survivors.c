@@ -33,7 +33,7 @@ Test(survivors, the_newest_lineage_comes_before_the_highest_step)
     cr_assert_eq(ct_survivors_best(all, ALL), &all[0]);
 }
 
-Test(survivors, one_that_was_not_healed_proves_that_no_step_was_taken)
+Test(survivors, one_that_has_not_recovered_proves_that_no_step_was_taken)
 {
     struct ct_survivor all[ALL] = {ready(5, 20), {.able = true}, ready(5, 20)};
 
@@ -44,11 +44,11 @@ Test(survivors, one_that_was_not_healed_proves_that_no_step_was_taken)
     cr_assert(ct_survivors_untouched(all, ALL, 5));
 }
 
-Test(survivors, a_round_is_healed_when_the_last_worker_holds_its_base)
+Test(survivors, a_round_has_recovered_when_the_last_worker_holds_its_base)
 {
-    struct ct_survivor all[ALL] = {{.healed = 5}, {.healed = 4}, {.healed = 5}};
+    struct ct_survivor all[ALL] = {{.recovered = 5}, {.recovered = 4}, {.recovered = 5}};
 
-    cr_assert_not(ct_survivors_healed(all, ALL, 5));
-    all[1].healed = 6;
-    cr_assert(ct_survivors_healed(all, ALL, 5));
+    cr_assert_not(ct_survivors_recovered(all, ALL, 5));
+    all[1].recovered = 6;
+    cr_assert(ct_survivors_recovered(all, ALL, 5));
 }

@@ -15,13 +15,13 @@ enum { RANKS = 64, FLOOR_MS = 30000, HISTORY = 256 };
 /* ---- a job of RANKS ranks on nodes that have a watch each ------------------------------------ */
 
 struct rank {
-    uint64_t done;     /* steps */
-    uint64_t entered;  /* collectives; one a step */
-    bool waits;        /* in the newest that it entered */
-    uint64_t free_ms;  /* when it has computed */
-    uint64_t began_ms; /* the step */
-    uint64_t beats;    /* a sign of life of its wait */
-    bool frozen;       /* from here on it does nothing */
+    uint64_t done;       /* steps */
+    uint64_t entered;    /* collectives; one a step */
+    bool waits;          /* in the newest that it entered */
+    uint64_t free_ms;    /* when it has computed */
+    uint64_t began_ms;   /* the step */
+    uint64_t heartbeats; /* a sign of life of its wait */
+    bool frozen;         /* from here on it does nothing */
     bool excused;
     enum ct_record_section section;
     uint32_t durations[HISTORY], duration_count;
@@ -100,7 +100,7 @@ static void move(void)
 
         if (rank->frozen || !rank->waits)
             continue;
-        rank->beats++;
+        rank->heartbeats++;
         if (find_missing(rank->entered) < 0)
             leave(rank);
     }
@@ -124,18 +124,18 @@ static void sample(uint32_t i)
         .durations_us = rank->durations,
         .duration_count = CT_MIN(rank->duration_count, (uint32_t)HISTORY),
     };
-    to->view.signs = to->view.progress * 1000000 + rank->beats;
+    to->view.signs = to->view.progress * 1000000 + rank->heartbeats;
     *call = (struct ct_record_call){.id = 7,
                                     .entered = rank->entered,
                                     .completed = rank->entered - rank->waits,
                                     .waiting = rank->waits ? rank->entered : 0,
                                     .awaited = rank->waits ? find_missing(rank->entered) : -1,
                                     .name = "world/1"};
-    if (rank->waits && rank->beats % 7 != 0) /* it may not have come so far */
-        (void)snprintf(call->words, sizeof call->words, "all_reduce of 650 F32");
+    if (rank->waits && rank->heartbeats % 7 != 0) /* it may not have come so far */
+        (void)snprintf(call->text, sizeof call->text, "all_reduce of 650 F32");
 }
 
-static void look(void)
+static void check(void)
 {
     for (uint32_t i = 0; i < job.node_count; i++) {
         struct ct_watch_verdict verdict;
@@ -163,7 +163,7 @@ static void run(uint64_t ms)
         job.now_ms += job.tick_ms;
         move();
         if (job.now_ms % CT_WATCH_POLL_MS == 0)
-            look();
+            check();
     }
 }
 
@@ -329,7 +329,7 @@ Test(watch, a_deadlock_in_which_all_wait_names_the_one_that_most_wait_for)
     freeze(40, 3, true);
     job.ranks[40].entered--; /* lost: it waits in a call that nobody else is in */
     for (uint64_t i = 0; i < FLOOR_MS + 4000 && job.verdicts == 0; i += 50) {
-        job.ranks[40].beats++;
+        job.ranks[40].heartbeats++;
         run(50);
     }
     cr_assert_eq(job.verdicts, 1u);
@@ -409,7 +409,7 @@ Test(watch, patience_is_five_times_the_99th_percentile_of_the_last_steps)
 Test(watch, a_verdict_reads_as_one_sentence)
 {
     const struct ct_record_call call = {
-        .id = 7, .name = "world/1", .words = "all_reduce of 650 F32"};
+        .id = 7, .name = "world/1", .text = "all_reduce of 650 F32"};
     const struct {
         struct ct_watch_verdict verdict;
         enum ct_record_section section;

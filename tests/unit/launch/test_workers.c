@@ -130,7 +130,7 @@ static void set_up(void)
     node.workers = ct_workers_new(&node.loop, node.console, 10000, &callbacks);
     cr_assert(node.console != NULL && node.workers != NULL);
     ct_console_log(node.console, &node.log, "ctrun");
-    ct_console_tell(node.console, &node.log, false, &node.output_lost);
+    ct_console_report(node.console, &node.log, false, &node.output_lost);
     static char path[] = "PATH=/usr/bin:/bin";
     static char *env[] = {path, NULL};
     static const char *const prefixes[] = {"[0:0] ", "[0:1] ", "[0:2] ", "[0:3] ",

@@ -19,15 +19,15 @@ static struct ct_nvml_xid xid_of(uint32_t card, uint64_t number)
     return xid;
 }
 
-static const char *words_of(const struct ct_nvml_xid *xid)
+static const char *text_of(const struct ct_nvml_xid *xid)
 {
     static char text[1024];
-    struct ct_buf words;
+    struct ct_buf expected;
 
-    ct_buf_init(&words, 0);
-    ct_xid_tell(xid, &words);
-    (void)snprintf(text, sizeof text, "%s", ct_buf_str(&words));
-    ct_buf_deinit(&words);
+    ct_buf_init(&expected, 0);
+    ct_xid_describe(xid, &expected);
+    (void)snprintf(text, sizeof text, "%s", ct_buf_str(&expected));
+    ct_buf_deinit(&expected);
     return text;
 }
 
@@ -46,7 +46,7 @@ Test(xid, a_record_is_taken_in_as_it_was_printed)
 
         ct_buf_init(&text, 0);
         ct_xid_print(&text, &rows[i]);
-        cr_assert_eq(ct_xid_take(ct_buf_str(&text), &back, &err), 0, "%s", ct_buf_str(&text));
+        cr_assert_eq(ct_xid_parse(ct_buf_str(&text), &back, &err), 0, "%s", ct_buf_str(&text));
         ct_buf_deinit(&text);
         cr_assert_eq(back.number, rows[i].number);
         cr_assert_eq(back.instance, rows[i].instance);
@@ -67,11 +67,11 @@ Test(xid, an_end_gives_its_sentence_and_anything_else_is_refused)
     struct ct_nvml_xid xid;
     struct ct_error err = {0};
 
-    cr_assert_eq(ct_xid_take("{\"error\":\"it is so\"}", &xid, &err), CT_EUNAVAILABLE);
+    cr_assert_eq(ct_xid_parse("{\"error\":\"it is so\"}", &xid, &err), CT_EUNAVAILABLE);
     cr_assert_str_eq(err.text, "it is so");
-    cr_assert_eq(ct_xid_take("{\"absent\":\"none\"}", &xid, &err), CT_ENOTFOUND);
+    cr_assert_eq(ct_xid_parse("{\"absent\":\"none\"}", &xid, &err), CT_ENOTFOUND);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        cr_assert_eq(ct_xid_take(bad[i], &xid, &err), CT_EPROTOCOL, "%s", bad[i]);
+        cr_assert_eq(ct_xid_parse(bad[i], &xid, &err), CT_EPROTOCOL, "%s", bad[i]);
 }
 
 /* ---- words ---------------------------------------------------------------------------------- */
@@ -81,21 +81,21 @@ Test(xid, the_common_ones_are_explained_and_others_are_looked_up)
     static const unsigned known[] = {13, 31, 43, 45, 48, 63, 64, 74, 79, 92, 94, 95, 119, 120};
     struct ct_nvml_xid xid = xid_of(1, 79);
 
-    cr_assert_str_eq(words_of(&xid),
+    cr_assert_str_eq(text_of(&xid),
                      "GPU 1 (NVIDIA X, 0000:2a:00.0) reported Xid 79: it has fallen off the bus; "
                      "reboot the node, and look at its slot, power and cooling when that comes "
                      "again");
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         xid.number = known[i];
-        cr_assert_null(strstr(words_of(&xid), "catalogue"), "%u", known[i]);
+        cr_assert_null(strstr(text_of(&xid), "catalogue"), "%u", known[i]);
     }
     xid.number = 999;
-    cr_assert_not_null(strstr(words_of(&xid), " Xid 999: see NVIDIA's catalogue"));
+    cr_assert_not_null(strstr(text_of(&xid), " Xid 999: see NVIDIA's catalogue"));
     xid.instance = 3;
-    cr_assert_not_null(strstr(words_of(&xid), "2a:00.0), MIG GPU instance 3, reported"));
+    cr_assert_not_null(strstr(text_of(&xid), "2a:00.0), MIG GPU instance 3, reported"));
     xid.card = (struct ct_nvml_card){.index = CT_NVML_ALL};
     xid.instance = CT_NVML_ALL;
-    cr_assert_not_null(strstr(words_of(&xid), "a GPU that NVML does not name reported Xid 999: "));
+    cr_assert_not_null(strstr(text_of(&xid), "a GPU that NVML does not name reported Xid 999: "));
 }
 
 Test(xid, a_number_counts_once_a_gpu_and_a_storm_of_them_is_cut)

@@ -1,4 +1,5 @@
-/* A directory that plays the root of a host in tests: /dev, /proc and /sys with chosen content. */
+/* A directory that stands for the root of a host in tests: /dev, /proc and /sys with chosen
+ * content. */
 #ifndef TESTS_LAUNCH_TREE_H
 #define TESTS_LAUNCH_TREE_H
 

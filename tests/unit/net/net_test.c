@@ -210,11 +210,11 @@ void net_set_idle(struct ct_conn *conn, uint32_t idle_ms)
     ct_conn_arm(conn);
 }
 
-int net_beat(struct end *end, uint64_t step)
+int net_heartbeat(struct end *end, uint64_t step)
 {
-    const struct ct_message beat = {.type = CT_MSG_HEARTBEAT, .heartbeat = {.step = step}};
+    const struct ct_message heartbeat = {.type = CT_MSG_HEARTBEAT, .heartbeat = {.step = step}};
 
-    return ct_conn_send(end->conn, &beat, NULL);
+    return ct_conn_send(end->conn, &heartbeat, NULL);
 }
 
 /* ---- raw peers ---- */

@@ -9,7 +9,7 @@
 
 enum { ENDS = 256 };
 
-/* What happened to one connection. */
+/* The events of one connection. */
 struct end {
     struct ct_conn *conn;                            /* NULL once closed */
     int opened, closed, messages, waits, handshakes; /* handshakes: that on_waiting told of */
@@ -56,7 +56,7 @@ struct ct_conn_options net_client(const struct ct_key *key);
 struct ct_listener_options net_server(const struct ct_key *key);
 
 /* Send HEARTBEAT (from an agent's end). */
-int net_beat(struct end *end, uint64_t step);
+int net_heartbeat(struct end *end, uint64_t step);
 
 /* Is it OPEN and not yet closing? */
 bool net_is_open(const struct ct_conn *conn);

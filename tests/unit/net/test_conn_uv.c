@@ -57,7 +57,7 @@ static void exchange(enum kind kind)
     net.echo = true;
     open_both(kind);
     for (uint64_t step = 1; step <= 1000; step++)
-        cr_assert_eq(net_beat(&client, step), 0);
+        cr_assert_eq(net_heartbeat(&client, step), 0);
     NET_UNTIL(client.messages == 1000);
     cr_assert_eq(net.ends[0].last_step, 1000);
     cr_assert_eq(client.last_step, 1000);
@@ -116,7 +116,7 @@ Test(conn, a_message_above_its_limit_is_refused_and_the_connection_lives)
 
     open_both(OVER_TLS);
     cr_assert_eq(ct_conn_send(client.conn, &set, &err), CT_ELIMIT);
-    cr_assert_eq(net_beat(&client, 3), 0);
+    cr_assert_eq(net_heartbeat(&client, 3), 0);
     NET_UNTIL(net.ends[0].messages == 1);
     cr_assert_eq(net.ends[0].last_step, 3);
 }
@@ -155,7 +155,7 @@ static void part(const struct ct_key *mine, const struct ct_key *theirs)
     net_connect(&client, &options);
     if (mine == NULL) { /* in clear it is open at once, and speaks first */
         NET_UNTIL(client.opened == 1);
-        cr_assert_eq(net_beat(&client, 1), 0);
+        cr_assert_eq(net_heartbeat(&client, 1), 0);
     }
     NET_UNTIL(client.closed == 1 && net.refused == 1);
     cr_assert_eq(client.waits, 0, "final at once");
@@ -212,19 +212,19 @@ Test(conn, the_end_is_told_once_on_both_sides_and_never_from_inside_a_call)
     ct_conn_close(client.conn, CT_EFENCED, "a newer round");
     ct_conn_close(client.conn, CT_EBUG, "again");
     cr_assert_eq(client.closed, 0);
-    cr_assert_eq(net_beat(&client, 1), CT_ECLOSED);
+    cr_assert_eq(net_heartbeat(&client, 1), CT_ECLOSED);
     NET_UNTIL(client.closed == 1 && net.ends[0].closed == 1);
     cr_assert_eq(client.why.code, CT_EFENCED);
     cr_assert(strstr(client.why.text, ": a newer round") != NULL, "%s", client.why.text);
     cr_assert_eq(net.ends[0].why.code, CT_ECLOSED, "%s", net.ends[0].why.text);
 }
 
-static unsigned char last_words[1 << 20];
+static unsigned char goodbye[1 << 20];
 
-static void on_message_say_goodbye(struct ct_conn *conn, const struct ct_message *message)
+static void on_message_send_goodbye(struct ct_conn *conn, const struct ct_message *message)
 {
     const struct ct_message reply = {.type = CT_MSG_STORE_REPLY,
-                                     .store_reply = {.value = {last_words, sizeof(last_words)}}};
+                                     .store_reply = {.value = {goodbye, sizeof(goodbye)}}};
 
     (void)message;
     cr_assert_eq(ct_conn_send(conn, &reply, NULL), 0);
@@ -236,9 +236,9 @@ static void on_message_say_goodbye(struct ct_conn *conn, const struct ct_message
 Test(conn, last_words_arrive_although_the_peer_was_still_sending)
 {
     open_both(OVER_TCP);
-    net.ends[0].conn->callbacks.on_message = on_message_say_goodbye;
+    net.ends[0].conn->callbacks.on_message = on_message_send_goodbye;
     for (uint64_t step = 0; step < 20000; step++) /* more than one read takes */
-        cr_assert_eq(net_beat(&client, step), 0);
+        cr_assert_eq(net_heartbeat(&client, step), 0);
     NET_UNTIL(client.closed == 1 && net.ends[0].closed == 1);
     cr_assert_eq(client.messages, 1);
 }
@@ -289,7 +289,7 @@ Test(conn, a_frame_above_the_connections_limit_ends_it)
     net_listen(&server);
     net_connect(&client, &options);
     NET_UNTIL(client.opened == 1 && net.accepted == 1);
-    cr_assert_eq(net_beat(&client, 1), 0);
+    cr_assert_eq(net_heartbeat(&client, 1), 0);
     NET_UNTIL(net.ends[0].closed == 1);
     cr_assert_eq(net.ends[0].why.code, CT_ELIMIT, "%s", net.ends[0].why.text);
 }
@@ -357,7 +357,7 @@ Test(conn, a_message_that_trickles_is_dropped)
 Test(conn, silence_ends_a_connection_that_has_an_idle_limit)
 {
     open_both(OVER_TCP);
-    cr_assert_eq(net_beat(&client, 1), 0);
+    cr_assert_eq(net_heartbeat(&client, 1), 0);
     NET_UNTIL(net.ends[0].messages == 1);
     net_set_idle(net.ends[0].conn, 20);
     NET_UNTIL(net.ends[0].closed == 1);

@@ -330,7 +330,7 @@ Test(listen, accepted_connections_outlive_their_listener)
     NET_UNTIL(client.opened == 1 && net.accepted == 1);
     ct_listener_stop(net.listener);
     net.listener = NULL;
-    cr_assert_eq(net_beat(&client, 5), 0);
+    cr_assert_eq(net_heartbeat(&client, 5), 0);
     NET_UNTIL(client.messages == 1);
     ct_conn_close(client.conn, 0, NULL);
     NET_UNTIL(client.closed == 1 && net.ends[0].closed == 1);
@@ -418,7 +418,7 @@ static void be_honest(struct end *client)
     net_connect(client, &options);
     NET_UNTIL(client->opened == 1 || client->closed == 1);
     cr_assert_eq(client->closed, 0, "%s", client->why.text);
-    cr_assert_eq(net_beat(client, 1), 0);
+    cr_assert_eq(net_heartbeat(client, 1), 0);
 }
 
 Test(listen, at_the_total_limit_newcomers_wait_until_somebody_proves_itself)
@@ -435,7 +435,7 @@ Test(listen, at_the_total_limit_newcomers_wait_until_somebody_proves_itself)
     }
     NET_UNTIL(net.accepted == 2);
     cr_assert_eq(ct_listener_unproven(net.listener), 2);
-    cr_assert_eq(net_beat(&clients[0], 1), 0);
+    cr_assert_eq(net_heartbeat(&clients[0], 1), 0);
     NET_UNTIL(net.accepted == 3);
     cr_assert_eq(net.refused, 0);
     for (int i = 0; i < 3; i++)

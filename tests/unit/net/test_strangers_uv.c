@@ -108,7 +108,7 @@ Test(strangers, from_many_addresses_they_push_out_each_other_and_nobody_who_prov
     listen_at("10.9.1.1", PLACES, 32);
     net_connect(&clients[0], &client_options); /* its address is the listener's */
     NET_UNTIL(clients[0].opened == 1);
-    cr_assert_eq(net_beat(&clients[0], 1), 0);
+    cr_assert_eq(net_heartbeat(&clients[0], 1), 0);
     NET_UNTIL(net.accepted == 1 && net.ends[0].messages == 1);
     for (int i = 0; i < OWN; i++) /* not proven yet, of the address that did */
         own[i] = silent_from("10.9.1.1");
@@ -123,7 +123,7 @@ Test(strangers, from_many_addresses_they_push_out_each_other_and_nobody_who_prov
     cr_assert_eq(clients[1].closed, 0, "%s", clients[1].why.text);
     NET_UNTIL(count_closed(strangers, STRANGERS) == STRANGERS - PLACES);
     cr_assert_eq(count_closed(own, OWN), 0);
-    cr_assert_eq(net_beat(&clients[0], 2), 0);
+    cr_assert_eq(net_heartbeat(&clients[0], 2), 0);
     NET_UNTIL(net.ends[0].messages == 2);
     for (int i = 0; i < 2; i++)
         ct_conn_close(clients[i].conn, 0, NULL);
@@ -161,7 +161,7 @@ Test(strangers, all_addresses_of_a_64_share_the_places_of_one)
  * in before he is. */
 static uint32_t let_in_before_the_known(const char *at, bool v6)
 {
-    enum { CROWD = 400, TOLD_MS = 200 };
+    enum { CROWD = 400, REPORT_MS = 200 };
     struct ct_conn_options client_options = net_client(&key);
     struct end clients[2] = {0};
     struct ct_endpoint to = {.host = ""};
@@ -174,9 +174,9 @@ static uint32_t let_in_before_the_known(const char *at, bool v6)
     to.port = net_endpoint()->port;
     net_connect_to(&clients[0], &to, &client_options);
     NET_UNTIL(clients[0].opened == 1);
-    cr_assert_eq(net_beat(&clients[0], 1), 0);
+    cr_assert_eq(net_heartbeat(&clients[0], 1), 0);
     NET_UNTIL(net.accepted == 1 && net.ends[0].messages == 1);
-    net_pass(TOLD_MS);
+    net_pass(REPORT_MS);
     for (int i = 0; i < CROWD; i++) {
         (void)snprintf(source, sizeof source, v6 ? "fd09:0:0:%x::1" : "10.9.0.%d", 1 + i % 250);
         crowd[i] = silent_from(source);
@@ -213,7 +213,7 @@ Test(strangers, who_has_proved_itself_is_let_in_first_where_both_are_listened_fo
 /* However few places the crowd has: it is one account's, and gives way to itself. */
 Test(strangers, where_strangers_crowd_few_are_let_in_at_a_time)
 {
-    enum { CROWD = 300, OF_ONE = 4, TOLD_MS = 200 };
+    enum { CROWD = 300, OF_ONE = 4, REPORT_MS = 200 };
     struct ct_conn_options client_options = net_client(&key);
     struct end clients[2] = {0};
     int crowd[CROWD];
@@ -222,9 +222,9 @@ Test(strangers, where_strangers_crowd_few_are_let_in_at_a_time)
     listen_at("10.9.1.1", PLACES, OF_ONE);
     net_connect(&clients[0], &client_options);
     NET_UNTIL(clients[0].opened == 1);
-    cr_assert_eq(net_beat(&clients[0], 1), 0);
+    cr_assert_eq(net_heartbeat(&clients[0], 1), 0);
     NET_UNTIL(net.accepted == 1 && net.ends[0].messages == 1);
-    net_pass(TOLD_MS);
+    net_pass(REPORT_MS);
     for (int i = 0; i < CROWD; i++)
         crowd[i] = silent_from("10.9.0.1");
     net_connect(&clients[1], &client_options);

@@ -43,13 +43,13 @@ static void make(const struct ct_key *client_key, const struct ct_key *server_ke
                  server_err.text);
 }
 
-/* Carry what lies in `wire` to `tls`, `piece` bytes at a time, and read; the last result. */
-static long carry(struct ct_buf *wire, struct ct_tls *tls, size_t piece, struct ct_error *err)
+/* Carry what lies in `wire` to `tls`, `part` bytes at a time, and read; the last result. */
+static long carry(struct ct_buf *wire, struct ct_tls *tls, size_t part, struct ct_error *err)
 {
     long result = 0;
 
     while (wire->size > 0 && result >= 0) {
-        size_t size = wire->size < piece ? wire->size : piece;
+        size_t size = wire->size < part ? wire->size : part;
         cr_assert_eq(ct_tls_feed(tls, wire->data, size), 0);
         ct_buf_consume(wire, size);
         result = ct_tls_read(tls, plain, sizeof(plain), err);
@@ -58,15 +58,15 @@ static long carry(struct ct_buf *wire, struct ct_tls *tls, size_t piece, struct 
 }
 
 /* The whole handshake in pieces; the results of the two last reads. */
-static void shake(size_t piece, long *ret_client, long *ret_server)
+static void shake(size_t part, long *ret_client, long *ret_server)
 {
     *ret_server = 0;
     *ret_client = ct_tls_read(client, plain, sizeof(plain), &client_err);
     ct_tls_drain(client, &to_server);
     for (int turn = 0; turn < 4 && *ret_client == 0 && *ret_server == 0; turn++) {
-        *ret_server = carry(&to_server, server, piece, &server_err);
+        *ret_server = carry(&to_server, server, part, &server_err);
         ct_tls_drain(server, &to_client);
-        *ret_client = carry(&to_client, client, piece, &client_err);
+        *ret_client = carry(&to_client, client, part, &client_err);
         ct_tls_drain(client, &to_server);
     }
 }
@@ -134,8 +134,8 @@ Test(tls, a_large_text_arrives_whole)
     shake_well();
     cr_assert_eq(ct_tls_write(client, text, size, &to_server, NULL), 0);
     for (size_t at = 0; at < to_server.size; at += 50000) {
-        size_t piece = to_server.size - at < 50000 ? to_server.size - at : 50000;
-        cr_assert_eq(ct_tls_feed(server, to_server.data + at, piece), 0);
+        size_t part = to_server.size - at < 50000 ? to_server.size - at : 50000;
+        cr_assert_eq(ct_tls_feed(server, to_server.data + at, part), 0);
         long count;
         while ((count = ct_tls_read(server, plain, sizeof(plain), &server_err)) > 0) {
             cr_assert_eq(memcmp(plain, text + got, (size_t)count), 0);

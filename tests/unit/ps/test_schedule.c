@@ -101,5 +101,5 @@ Test(ps_schedule, all_leave_after_a_step_that_nobody_has_begun_to_follow)
     cr_assert_eq(schedule.leave_at, 4, "worker 0 is in step 3");
     cr_assert(ct_ps_schedule_begin(&schedule, 1, 1));
     ct_ps_schedule_vote_leave(&schedule);
-    cr_assert_eq(schedule.leave_at, 4, "the first wish counts");
+    cr_assert_eq(schedule.leave_at, 4, "the first vote counts");
 }

@@ -1,5 +1,5 @@
-/* A service with a job of some nodes, and an operator who asks: what test_admin.c and
- * test_flight_query.c share. */
+/* A service with a job of some nodes and an operator, shared by test_admin.c and
+ * test_flight_query.c. */
 #ifndef TESTS_UNIT_RDZV_ADMIN_BENCH_H
 #define TESTS_UNIT_RDZV_ADMIN_BENCH_H
 
@@ -21,7 +21,7 @@ struct peer {
     unsigned rounds;                         /* ROUND, of any number of nodes */
     uint32_t nodes;                          /* in the last one */
     struct ct_msg_flight_query flight_query; /* the last FLIGHT_QUERY */
-    unsigned looks, seens;                   /* how many */
+    unsigned queries, replies;               /* how many */
     struct ct_msg_flight_reply flight_reply; /* the last FLIGHT_REPLY, without its bytes */
     size_t traces;                           /* of which it had so many */
     char *text;                              /* of the last ADMIN_REPLY */
@@ -45,10 +45,10 @@ static inline void io_send(void *context, void *to, const struct ct_message *mes
         peer->rounds++;
         peer->nodes = message->round.nodes.count;
     } else if (message->type == CT_MSG_FLIGHT_QUERY) {
-        peer->looks++;
+        peer->queries++;
         peer->flight_query = message->flight_query;
     } else if (message->type == CT_MSG_FLIGHT_REPLY) {
-        peer->seens++;
+        peer->replies++;
         peer->flight_reply = message->flight_reply;
         peer->traces = message->flight_reply.traces.size;
     }
@@ -77,7 +77,8 @@ static inline void io_announce(void *context, const char *job, const char *sente
     (void)context, (void)job, (void)sentence;
 }
 
-static inline void say(struct bench *b, const struct peer *peer, const struct ct_message *message)
+static inline void send_message(struct bench *b, const struct peer *peer,
+                                const struct ct_message *message)
 {
     ct_service_message(b->service, 1000, peer->link, message);
 }
@@ -93,7 +94,7 @@ static inline void hello(struct bench *b, struct peer *peer, const char *job, co
     *peer = (struct peer){.has_key = true, .link = peer->link};
     peer->link = ct_service_open(b->service, peer);
     m.hello.incarnation.high = peer->link;
-    say(b, peer, &m);
+    send_message(b, peer, &m);
 }
 
 static inline void join(struct bench *b, uint32_t index, const char *job, uint32_t nodes_max)
@@ -121,7 +122,7 @@ static inline void join(struct bench *b, uint32_t index, const char *job, uint32
                                     .prepare_ms = CT_MAX(1000u, nodes_max),
                                     .grow_ms = 100,
                                     .autonomy_ms = 600000}};
-    say(b, peer, &m);
+    send_message(b, peer, &m);
 }
 
 /* A job of `count` nodes in its first round. */
@@ -137,13 +138,14 @@ static inline void begin(struct bench *b, uint32_t count)
     for (uint32_t i = 0; i < count; i++)
         join(b, i, "digits", count);
     for (uint32_t i = 0; i < count; i++)
-        say(b, &b->nodes[i],
+        send_message(
+            b, &b->nodes[i],
             &(struct ct_message){.type = CT_MSG_PREPARED, .prepared = {.generation = 1, .seq = 2}});
     for (uint32_t i = 0; i < count; i++)
-        say(b, &b->nodes[i],
-            &(struct ct_message){
-                .type = CT_MSG_HEARTBEAT,
-                .heartbeat = {.generation = 1, .seq = 3, .acting = 1, .healed = 1}});
+        send_message(b, &b->nodes[i],
+                     &(struct ct_message){
+                         .type = CT_MSG_HEARTBEAT,
+                         .heartbeat = {.generation = 1, .seq = 3, .acting = 1, .recovered = 1}});
 }
 
 static inline void end(struct bench *b)
@@ -163,7 +165,7 @@ static inline const char *ask(struct bench *b, const char *job, const struct ct_
     m.admin.reason = question->reason != NULL ? question->reason : "";
     free(b->operator.text);
     hello(b, &b->operator, job, "admin");
-    say(b, &b->operator, & m);
+    send_message(b, &b->operator, & m);
     cr_assert_not_null(b->operator.text);
     return b->operator.text;
 }
@@ -173,7 +175,7 @@ static inline const char *status(struct bench *b, const char *job, bool json)
     return ask(b, job, &(struct ct_msg_admin){.verb = CT_ADMIN_STATUS, .json = json});
 }
 
-static inline bool says(const char *text, const char *part)
+static inline bool contains(const char *text, const char *part)
 {
     return strstr(text, part) != NULL;
 }

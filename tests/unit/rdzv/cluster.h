@@ -1,5 +1,5 @@
-/* A real server and real agents on one loop, for tests: agents answer PREPARE at once, and note
- * what they are told. */
+/* A real server and real agents on one loop, for tests: agents answer PREPARE at once, and record
+ * their callbacks. */
 #ifndef CT_TEST_RDZV_CLUSTER_H
 #define CT_TEST_RDZV_CLUSTER_H
 
@@ -56,7 +56,7 @@ void cluster_deinit(struct cluster *c);
 struct node *cluster_add(struct cluster *c, const char *host, int32_t node_rank);
 struct node *cluster_add_for(struct cluster *c, const char *host, const char *run_id);
 
-/* Stop an agent as if its process had died: the connection closes, nothing is said. */
+/* Stop an agent as if its process had died: the connection closes without a message. */
 void cluster_kill(struct node *node);
 
 /* Run the loop until the condition holds; false after 10 s. */

@@ -130,27 +130,27 @@ void bench_begin(struct bench *b)
     ct_member_start(&b->member, b->now_ms);
 }
 
-void bench_say(struct bench *b, const struct ct_message *message)
+void bench_send(struct bench *b, const struct ct_message *message)
 {
     ct_member_message(&b->member, b->now_ms, message);
 }
 
-void bench_say_welcome(struct bench *b, uint64_t generation)
+void bench_send_welcome(struct bench *b, uint64_t generation)
 {
     struct ct_message m = {.type = CT_MSG_WELCOME,
                            .welcome = {.generation = generation, .epoch = 1, .version = ""}};
-    bench_say(b, &m);
+    bench_send(b, &m);
 }
 
-void bench_say_prepare(struct bench *b, uint64_t generation, bool at_boundary)
+void bench_send_prepare(struct bench *b, uint64_t generation, bool at_boundary)
 {
     struct ct_message m = {
         .type = CT_MSG_PREPARE,
         .prepare = {.generation = generation, .at_boundary = at_boundary, .reason = ""}};
-    bench_say(b, &m);
+    bench_send(b, &m);
 }
 
-void bench_say_round_part(struct bench *b, uint64_t generation, uint32_t first)
+void bench_send_round_part(struct bench *b, uint64_t generation, uint32_t first)
 {
     struct ct_wire_node node = {
         .index = first,
@@ -170,7 +170,7 @@ void bench_say_round_part(struct bench *b, uint64_t generation, uint32_t first)
                                      .first = first}};
     m.round.nodes.data = &node;
     m.round.nodes.count = 1;
-    bench_say(b, &m);
+    bench_send(b, &m);
 }
 
 void bench_promise(struct bench *b, uint64_t generation)
@@ -183,11 +183,11 @@ void bench_run(struct bench *b)
 {
     bench_begin(b);
     ct_member_connected(&b->member, 0);
-    bench_say_welcome(b, 0);
-    bench_say_prepare(b, 1, false);
+    bench_send_welcome(b, 0);
+    bench_send_prepare(b, 1, false);
     bench_promise(b, 1);
-    bench_say_round_part(b, 1, 0);
-    bench_say_round_part(b, 1, 1);
+    bench_send_round_part(b, 1, 0);
+    bench_send_round_part(b, 1, 1);
     cr_assert_eq(b->rounds, 1);
     b->sent_count = 0;
 }
@@ -209,5 +209,5 @@ void bench_answer_heartbeat(struct bench *b, enum ct_rdzv_member_state state)
 {
     struct ct_message m = {.type = CT_MSG_HEARTBEAT_ACK,
                            .heartbeat_ack = {.seq = 1, .state = (uint8_t)state, .waiting = ""}};
-    bench_say(b, &m);
+    bench_send(b, &m);
 }

@@ -1,4 +1,4 @@
-/* The agent core with a hand on each side: what it says is counted, what it is told is noted. */
+/* A test bench of the member's state machine: its messages are counted, its callbacks recorded. */
 #ifndef CT_TEST_RDZV_MEMBER_BENCH_H
 #define CT_TEST_RDZV_MEMBER_BENCH_H
 
@@ -33,14 +33,14 @@ struct bench {
 
 void bench_begin(struct bench *b);
 
-void bench_say(struct bench *b, const struct ct_message *message);
+void bench_send(struct bench *b, const struct ct_message *message);
 
-void bench_say_welcome(struct bench *b, uint64_t generation);
+void bench_send_welcome(struct bench *b, uint64_t generation);
 
-void bench_say_prepare(struct bench *b, uint64_t generation, bool at_boundary);
+void bench_send_prepare(struct bench *b, uint64_t generation, bool at_boundary);
 
 /* A round of two nodes in two parts; this node is the second. */
-void bench_say_round_part(struct bench *b, uint64_t generation, uint32_t first);
+void bench_send_round_part(struct bench *b, uint64_t generation, uint32_t first);
 
 void bench_promise(struct bench *b, uint64_t generation);
 

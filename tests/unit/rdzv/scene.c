@@ -152,14 +152,14 @@ static void answer_record(struct scene *s, uint64_t seq)
 }
 
 /* Hosts hold the base as soon as the round begins, but for the slow ones. */
-static void tell_healed(struct scene *s)
+static void report_recovered(struct scene *s)
 {
     for (size_t i = 0; i < s->host_count; i++) {
         struct scene_host *host = &s->hosts[i];
-        if (host->link == 0 || host->acting == 0 || host->healed >= host->acting || host->slow)
+        if (host->link == 0 || host->acting == 0 || host->recovered >= host->acting || host->slow)
             continue;
-        host->healed = host->acting;
-        scene_beat(s, host->name);
+        host->recovered = host->acting;
+        scene_heartbeat(s, host->name);
     }
 }
 
@@ -187,7 +187,7 @@ static void step(struct scene *s, const struct ct_rdzv_event *event)
     struct ct_error err = {0};
     cr_assert_eq(rdzv_check(s->job, &err), 0, "%s", err.text);
     check_history(s);
-    tell_healed(s);
+    report_recovered(s);
     for (size_t i = 0; i < record_count; i++)
         answer_record(s, records[i]);
 }
@@ -238,12 +238,12 @@ void scene_join(struct scene *s, const char *name)
     scene_join_as(s, name, 2, -1);
 }
 
-void scene_beat(struct scene *s, const char *name)
+void scene_heartbeat(struct scene *s, const char *name)
 {
     struct ct_rdzv_event event = event_of(s, name, CT_RDZV_ON_HEARTBEAT);
     event.generation = scene_host(s, name)->acting;
     event.promised = scene_host(s, name)->promised;
-    event.healed = scene_host(s, name)->healed;
+    event.recovered = scene_host(s, name)->recovered;
     step(s, &event);
 }
 
@@ -265,7 +265,7 @@ void scene_all_prepared(struct scene *s)
     for (size_t i = 0; i < s->host_count; i++) {
         const struct scene_host *host = &s->hosts[i];
         if (host->link != 0 && ct_rdzv_member(s->job, host->member)->link == host->link &&
-            ct_rdzv_member(s->job, host->member)->state == CT_RDZV_ASKED)
+            ct_rdzv_member(s->job, host->member)->state == CT_RDZV_PREPARING)
             scene_prepared(s, host->name, 0, 0);
     }
 }
@@ -350,22 +350,22 @@ void scene_new_self(struct scene *s, const char *name)
     host->seq = 0;
 }
 
-void scene_at(struct scene *s, uint64_t now_ms, bool beats)
+void scene_at(struct scene *s, uint64_t now_ms, bool heartbeats)
 {
     const struct ct_rdzv_event tick = {.kind = CT_RDZV_ON_TICK};
     uint64_t period = ct_rdzv_heartbeat_ms(&s->params);
     while (s->now_ms < now_ms) {
         uint64_t due = ct_rdzv_deadline(s->job);
-        uint64_t beat = beats ? (s->now_ms / period + 1) * period : UINT64_MAX;
+        uint64_t next_heartbeat = heartbeats ? (s->now_ms / period + 1) * period : UINT64_MAX;
         s->now_ms = now_ms;
         if (due < s->now_ms)
             s->now_ms = due;
-        if (beat < s->now_ms)
-            s->now_ms = beat;
-        for (size_t i = 0; s->now_ms == beat && i < s->host_count; i++)
+        if (next_heartbeat < s->now_ms)
+            s->now_ms = next_heartbeat;
+        for (size_t i = 0; s->now_ms == next_heartbeat && i < s->host_count; i++)
             if (s->hosts[i].link != 0 && !s->hosts[i].closed && !s->hosts[i].released &&
                 !s->hosts[i].silent)
-                scene_beat(s, s->hosts[i].name);
+                scene_heartbeat(s, s->hosts[i].name);
         if (ct_rdzv_deadline(s->job) <= s->now_ms)
             step(s, &tick);
     }

@@ -25,9 +25,9 @@ struct scene_host {
     struct ct_id id;
     uint64_t acting;
     uint64_t promised;
-    uint64_t begun;  /* the last round that it was in */
-    uint64_t healed; /* the last whose base it said to hold */
-    bool slow;       /* it does not say so */
+    uint64_t begun;     /* the last round that it was in */
+    uint64_t recovered; /* the last whose base it said to hold */
+    bool slow;          /* it does not say so */
     bool released;
     bool closed;
     bool silent;       /* no heartbeats */
@@ -51,7 +51,7 @@ struct scene {
     bool quiet; /* no transcript at all */
     struct ct_buf transcript;
 
-    /* The history: what may never change or shrink. */
+    /* The history: values that may never change or shrink. */
     uint64_t last_generation;
     uint32_t last_restarts;
     uint64_t committed; /* generation whose roster is remembered */
@@ -61,7 +61,7 @@ struct scene {
 };
 
 void scene_init(struct scene *s, uint32_t nodes_min, uint32_t nodes_max, uint32_t max_restarts);
-/* Before anybody joined: terms that the defaults leave alone. */
+/* Set terms that the defaults leave alone, before the first join. */
 void scene_terms(struct scene *s, uint32_t cordon_faults, uint32_t world_divides);
 void scene_deinit(struct scene *s);
 
@@ -69,13 +69,13 @@ void scene_deinit(struct scene *s);
 struct scene_host *scene_host(struct scene *s, const char *name);
 
 /* Let time pass until `now_ms`, with a tick at each deadline; hosts that are connected send
- * heartbeats at the job's period when `beats`. */
-void scene_at(struct scene *s, uint64_t now_ms, bool beats);
+ * heartbeats at the job's period when `heartbeats`. */
+void scene_at(struct scene *s, uint64_t now_ms, bool heartbeats);
 
 /* Events. A host that joins again after scene_restart is a new incarnation. */
 void scene_join(struct scene *s, const char *host);
 void scene_join_as(struct scene *s, const char *host, uint32_t slots, int32_t node_rank);
-void scene_beat(struct scene *s, const char *host);
+void scene_heartbeat(struct scene *s, const char *host);
 void scene_prepared(struct scene *s, const char *host, uint64_t lineage, uint64_t step);
 void scene_all_prepared(struct scene *s);
 void scene_fail(struct scene *s, const char *host, int status, int signal);

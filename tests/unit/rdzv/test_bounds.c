@@ -106,7 +106,7 @@ static void join(struct crowd *c, const char *host)
     join_as(c, ++c->joined, host, 1);
 }
 
-static void tell(struct crowd *c, size_t number, enum ct_rdzv_event_kind kind)
+static void send_event(struct crowd *c, size_t number, enum ct_rdzv_event_kind kind)
 {
     const struct ct_rdzv_event event = {.kind = kind,
                                         .link = c->link[number],
@@ -164,7 +164,7 @@ Test(bounds, a_host_of_any_number_of_nodes_is_uncordoned_while_a_round_is_made)
         cr_assert_eq(count_members(&c, CT_RDZV_STANDBY), sizes[k]);
         c.prepares = 0;
         order(&c, CT_RDZV_ON_UNCORDON, "localhost", 0);
-        cr_assert_eq(count_members(&c, CT_RDZV_ASKED), sizes[k] + 1);
+        cr_assert_eq(count_members(&c, CT_RDZV_PREPARING), sizes[k] + 1);
         cr_assert_eq(c.prepares, 1, "one action asks them all");
         check(&c);
         ct_rdzv_free(c.job);
@@ -186,7 +186,7 @@ Test(bounds, as_many_cordons_as_there_may_be_end_in_one_tick)
     tick(&c, c.now_ms + 1);
     cr_assert_eq(ct_rdzv_phase(c.job), CT_RDZV_PREPARE);
     tick(&c, c.now_ms + 4000);
-    cr_assert_eq(count_members(&c, CT_RDZV_ASKED), 1 + 16 * CT_RDZV_CORDONS);
+    cr_assert_eq(count_members(&c, CT_RDZV_PREPARING), 1 + 16 * CT_RDZV_CORDONS);
     check(&c);
     ct_rdzv_free(c.job);
 }
@@ -198,7 +198,7 @@ static void ask_a_crowd(struct crowd *c)
     for (int i = 0; i < 1000; i++)
         join(c, "localhost");
     cr_assert_eq(ct_rdzv_phase(c->job), CT_RDZV_PREPARE);
-    cr_assert_eq(count_members(c, CT_RDZV_ASKED), 800);
+    cr_assert_eq(count_members(c, CT_RDZV_PREPARING), 800);
 }
 
 Test(bounds, leases_of_many_end_in_one_scan_while_spares_take_their_places)
@@ -206,14 +206,14 @@ Test(bounds, leases_of_many_end_in_one_scan_while_spares_take_their_places)
     struct crowd c;
     ask_a_crowd(&c);
     uint64_t begun_ms = c.now_ms;
-    for (int beat = 1; beat < 5; beat++) {
-        pass(&c, begun_ms + 1000 * (uint64_t)beat);
+    for (int period = 1; period < 5; period++) {
+        pass(&c, begun_ms + 1000 * (uint64_t)period);
         for (size_t i = 1; i <= 1000; i++)
             if (i > 800 || i <= 600) /* the others are silent */
-                tell(&c, i, CT_RDZV_ON_HEARTBEAT);
+                send_event(&c, i, CT_RDZV_ON_HEARTBEAT);
     }
     pass(&c, begun_ms + 5000);
-    cr_assert_eq(count_members(&c, CT_RDZV_ASKED), 800);
+    cr_assert_eq(count_members(&c, CT_RDZV_PREPARING), 800);
     cr_assert_eq(count_members(&c, CT_RDZV_STANDBY), 0);
     check(&c);
     ct_rdzv_free(c.job);
@@ -225,14 +225,14 @@ Test(bounds, many_do_not_stop_in_time_while_spares_take_their_places)
     ask_a_crowd(&c);
     uint64_t begun_ms = c.now_ms;
     for (size_t i = 1; i <= 600; i++)
-        tell(&c, i, CT_RDZV_ON_PREPARED);
+        send_event(&c, i, CT_RDZV_ON_PREPARED);
     while (c.now_ms < begun_ms + c.params.prepare_ms) {
         for (size_t i = 1; i <= 1000; i++)
-            tell(&c, i, CT_RDZV_ON_HEARTBEAT);
+            send_event(&c, i, CT_RDZV_ON_HEARTBEAT);
         pass(&c, c.now_ms + 1000);
     }
     cr_assert_eq(count_members(&c, CT_RDZV_PROMISED), 600);
-    cr_assert_eq(count_members(&c, CT_RDZV_ASKED), 200, "the spares");
+    cr_assert_eq(count_members(&c, CT_RDZV_PREPARING), 200, "the spares");
     cr_assert_eq(count_members(&c, CT_RDZV_FREE), ct_rdzv_capacity(c.job) - 800);
     check(&c);
     ct_rdzv_free(c.job);
@@ -261,7 +261,7 @@ static void anything(struct crowd *c, struct ct_rng *rng, size_t nodes)
         .generation = ct_rdzv_generation(c->job) - ct_rng_below(rng, 2),
         .promised = ct_rng_below(rng, 4),
         .over = rng_chance(rng, 999) ? 0 : ct_rdzv_generation(c->job),
-        .healed = ct_rdzv_generation(c->job) - ct_rng_below(rng, 2),
+        .recovered = ct_rdzv_generation(c->job) - ct_rng_below(rng, 2),
         .acted = ct_rng_next(rng) >> ct_rng_below(rng, 64),
         .lineage = rng_chance(rng, 700) ? 0 : ct_rdzv_roster(c->job)->generation,
         .step = ct_rng_below(rng, 3),
@@ -279,7 +279,7 @@ static void anything(struct crowd *c, struct ct_rng *rng, size_t nodes)
     if (event.kind == CT_RDZV_ON_JOIN || rng_chance(rng, 100))
         join_as(c, number, host, ct_rng_below(rng, 3));
     else if (rng_chance(rng, 300))
-        tell(c, number, CT_RDZV_ON_PREPARED);
+        send_event(c, number, CT_RDZV_ON_PREPARED);
     else if (event.kind == CT_RDZV_ON_TICK)
         tick(c, c->now_ms + (ct_rng_next(rng) & 0xffff) % (rng_chance(rng, 10) ? 60000 : 100));
     else

@@ -175,16 +175,16 @@ Test(core_edges, heartbeats_bring_what_was_missed)
     scene_init(&s, 1, 1, 0);
     scene_join(&s, "a");
     scene_forget(&s);
-    scene_beat(&s, "a");
+    scene_heartbeat(&s, "a");
     scene_expect(&s, "[    0] < a PREPARE g1 (first round)\n");
     scene_prepared(&s, "a", 0, 0);
     scene_host(&s, "a")->acting = 0; /* ROUND was lost */
     scene_forget(&s);
-    scene_beat(&s, "a");
+    scene_heartbeat(&s, "a");
     scene_expect(&s, "[    0] < a ROUND g1 world=2 [a:0]\n");
     scene_done(&s, "a");
     scene_forget(&s);
-    scene_beat(&s, "a");
+    scene_heartbeat(&s, "a");
     scene_expect(&s, "[    0] < a CLOSE status=0\n");
     scene_deinit(&s);
 }
@@ -395,7 +395,7 @@ Test(core_edges, a_job_that_is_to_end_makes_no_other_round)
     scene_deinit(&s);
 }
 
-Test(core_edges, a_job_that_is_to_end_lets_nobody_leave_for_another_round_once_all_are_healed)
+Test(core_edges, a_job_that_is_to_end_lets_nobody_leave_for_another_round_once_all_have_recovered)
 {
     struct scene s;
     scene_init(&s, 1, 3, 0);
@@ -406,9 +406,9 @@ Test(core_edges, a_job_that_is_to_end_lets_nobody_leave_for_another_round_once_a
     scene_all_prepared(&s);
     scene_leave(&s, "c", CT_RDZV_LEAVE_DRAIN);
     scene_fail(&s, "a", 3, 0);
-    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_HEAL);
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_RECOVER);
     scene_host(&s, "b")->slow = false;
-    scene_beat(&s, "b");
+    scene_heartbeat(&s, "b");
     cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_CLOSED);
     cr_assert_eq(ct_rdzv_result(s.job)->status, 3);
     scene_deinit(&s);

@@ -59,7 +59,7 @@ static void io_announce(void *context, const char *job, const char *sentence)
     (void)context, (void)job, (void)sentence;
 }
 
-static void say(struct desk *d, const struct peer *peer, const struct ct_message *message)
+static void send_message(struct desk *d, const struct peer *peer, const struct ct_message *message)
 {
     ct_service_message(d->service, d->now_ms, peer->link, message);
 }
@@ -73,7 +73,7 @@ static void hello(struct desk *d, struct peer *peer, const char *job, const char
                                      .host = "h",
                                      .incarnation = {peer->link, 1},
                                      .role = role}};
-    say(d, peer, &m);
+    send_message(d, peer, &m);
 }
 
 static void begin(struct desk *d)
@@ -116,7 +116,7 @@ static int order(struct desk *d, enum ct_admin_verb verb, const char *host)
         .admin = {.verb = (uint8_t)verb, .host = host, .author = "o@h", .reason = ""}};
     d->operator.code = 1;
     d->now_ms += 100; /* no more than so many a second are served */
-    say(d, &d->operator, & m);
+    send_message(d, &d->operator, & m);
     return d->operator.code;
 }
 
@@ -137,7 +137,7 @@ static int join_with(struct desk *d, int which, const char *name)
     struct ct_message m = join_of(&d->node);
     const char **const names[NAMES] = {&m.join.host, &m.join.address, &m.join.role};
     *names[which] = name;
-    say(d, &d->node, &m);
+    send_message(d, &d->node, &m);
     return d->node.code;
 }
 
@@ -208,7 +208,7 @@ Test(input, any_number_of_steps_and_seconds_may_be_said)
                                             .loss = NAN,
                                             .elapsed_s = INFINITY,
                                             .eta_s = 1e300}};
-        say(&d, &d.node, &m);
+        send_message(&d, &d.node, &m);
         d.now_ms += 10000;
     }
     hello(&d, &d.operator, "j", "admin");
@@ -227,7 +227,7 @@ Test(input, jobs_beyond_a_list_are_counted)
         (void)snprintf(job, sizeof(job), "job-%0100d", i);
         hello(&d, &d.node, job, "agent");
         struct ct_message m = join_of(&d.node);
-        say(&d, &d.node, &m);
+        send_message(&d, &d.node, &m);
         if (i == 20)
             hello(&d, &d.operator, "none", "admin");
         if (i == 20 || i == 99)
@@ -269,12 +269,12 @@ static bool begins(bool is_short,
     bench_begin(&b);
     b.member.options.short_rounds = is_short;
     ct_member_connected(&b.member, 0);
-    bench_say_welcome(&b, 0);
-    bench_say_prepare(&b, 1, false);
+    bench_send_welcome(&b, 0);
+    bench_send_prepare(&b, 1, false);
     bench_promise(&b, 1);
     if (change != NULL)
         change(&m.round, nodes);
-    bench_say(&b, &m);
+    bench_send(&b, &m);
     cr_assert_eq(b.rounds + b.fails, 1);
     cr_assert(b.fails == 0 || b.error.code == CT_EPROTOCOL, "%s", b.error.text);
     bool begun = b.rounds == 1;

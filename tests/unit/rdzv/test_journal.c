@@ -206,10 +206,10 @@ static bool on_is_for(void *context, void *peer, const char *job)
     return true;
 }
 
-static int on_persist(void *context, const void *record, size_t size, bool settled)
+static int on_persist(void *context, const void *record, size_t size, bool may_compact)
 {
     struct world *world = context;
-    (void)settled;
+    (void)may_compact;
     ct_journal_frame(&world->tail, record, size, &world->journal);
     return 0;
 }
@@ -302,7 +302,7 @@ Test(journal, a_daemon_that_comes_back_knows_the_round_and_disturbs_nobody)
     ct_service_free(world.service);
     start(&world);
     const struct ct_rdzv *job = rdzv_job(world.service, 0);
-    cr_assert_eq(ct_rdzv_phase(job), CT_RDZV_HEAL);
+    cr_assert_eq(ct_rdzv_phase(job), CT_RDZV_RECOVER);
     cr_assert_str_eq(ct_rdzv_roster(job)->places[0].host, "h");
     cr_assert_eq(ct_rdzv_roster(job)->places[0].port, 99);
     uint64_t link = join(&world, 5000100, 3, 1);
@@ -311,7 +311,7 @@ Test(journal, a_daemon_that_comes_back_knows_the_round_and_disturbs_nobody)
     cr_assert_eq(world.last.welcome.epoch, 1);
     struct ct_message heartbeat = {
         .type = CT_MSG_HEARTBEAT,
-        .heartbeat = {.generation = 1, .seq = 4, .acting = 1, .healed = 1}};
+        .heartbeat = {.generation = 1, .seq = 4, .acting = 1, .recovered = 1}};
     ct_service_message(world.service, 5000200, link, &heartbeat);
     ct_service_tick(world.service, 5000900);
     cr_assert_eq(ct_rdzv_phase(job), CT_RDZV_RUNNING);
@@ -346,7 +346,7 @@ Test(journal, a_node_that_does_not_come_back_is_lost_after_its_lease_and_the_gra
     start(&world);
     const struct ct_rdzv *job = rdzv_job(world.service, 0);
     scene_pass(world.service, 5000100, 5005900);
-    cr_assert_eq(ct_rdzv_phase(job), CT_RDZV_HEAL);
+    cr_assert_eq(ct_rdzv_phase(job), CT_RDZV_RECOVER);
     scene_pass(world.service, 5005900, 5006001);
     cr_assert_eq(ct_rdzv_phase(job), CT_RDZV_CLOSED);
     cr_assert_eq(ct_rdzv_result(job)->code, CT_ENODE_LOST);

@@ -101,15 +101,15 @@ static struct ct_journal_file *open_journal(struct dir *dir)
     return open_as(dir, (struct how){.takeover = false});
 }
 
-static struct ct_journal_record settled(const char *text)
+static struct ct_journal_record compactable(const char *text)
 {
-    return (struct ct_journal_record){.data = text, .size = strlen(text), .settled = true};
+    return (struct ct_journal_record){.data = text, .size = strlen(text), .may_compact = true};
 }
 
 static void append(struct ct_journal_file *file, const char *text)
 {
     struct ct_error err = {0};
-    cr_assert_eq(ct_journal_append(file, settled(text), &err), 0, "%s", err.text);
+    cr_assert_eq(ct_journal_append(file, compactable(text), &err), 0, "%s", err.text);
 }
 
 static bool exists(const struct dir *dir, unsigned epoch)
@@ -199,8 +199,8 @@ Test(journal_file, a_record_in_the_midst_of_a_step_never_takes_the_place_of_thos
     struct ct_journal_file *file = open_as(&dir, (struct how){.compact_bytes = 64});
     append(file, "a long one, after which the file has grown enough to be replaced");
     append(file, "kept, but the state does not have it yet");
-    struct ct_journal_record second = settled("of the same step");
-    second.settled = false;
+    struct ct_journal_record second = compactable("of the same step");
+    second.may_compact = false;
     for (int i = 0; i < 3; i++)
         cr_assert_eq(ct_journal_append(file, second, &err), 0, "%s", err.text);
     ct_journal_close(file);
@@ -316,8 +316,9 @@ Test(journal_file, what_was_kept_can_be_read_back_however_much_is_offered)
     const struct how how = {.compact_bytes = 1 << 20, .limit_bytes = 400};
     make_dir(&dir);
     struct ct_journal_file *file = open_as(&dir, how);
-    struct ct_journal_record record = settled("needed by a job that lives, for as long as it does");
-    record.settled = false;
+    struct ct_journal_record record =
+        compactable("needed by a job that lives, for as long as it does");
+    record.may_compact = false;
     int kept = 0;
     while (kept < RECORDS && ct_journal_append(file, record, &err) == 0)
         kept++;
@@ -330,7 +331,7 @@ Test(journal_file, what_was_kept_can_be_read_back_however_much_is_offered)
         keep(&dir.snapshot, "needed by a job that lives, for as long as it does", 50);
     int rc = 0;
     for (int i = 0; i < 10 && rc == 0; i++)
-        rc = ct_journal_append(file, settled("one more"), &err);
+        rc = ct_journal_append(file, compactable("one more"), &err);
     cr_assert_eq(rc, CT_ELIMIT);
     cr_assert_leq(size_of(&dir, 1), 400u);
     ct_journal_close(file);
@@ -371,7 +372,7 @@ Test(journal_file, who_takes_over_fences_the_old_daemon_and_has_all_that_it_let_
     cr_assert_eq(ct_journal_epoch(new), 2);
     cr_assert_str_eq(dir.back.text[1], "seen");
     cr_assert_eq(ct_journal_check(old, &err), CT_EFENCED);
-    cr_assert_eq(ct_journal_append(old, settled("late"), &err), CT_EFENCED);
+    cr_assert_eq(ct_journal_append(old, compactable("late"), &err), CT_EFENCED);
     cr_assert_not_null(strstr(err.text, "a newer ctrund (epoch 2) has taken over"), "%s", err.text);
     append(new, "goes on");
     ct_journal_close(old);
@@ -393,7 +394,7 @@ Test(journal_file, the_old_daemon_shows_nothing_once_the_epoch_is_claimed)
     make_dir(&dir);
     struct ct_journal_file *old = open_journal(&dir);
     cr_assert_eq(try_open(&dir, (struct how){.takeover = true}, &new, &err), 0, "%s", err.text);
-    cr_assert_eq(ct_journal_append(old, settled("late"), &err), CT_EFENCED);
+    cr_assert_eq(ct_journal_append(old, compactable("late"), &err), CT_EFENCED);
     ct_journal_close(new); /* it dies before it has begun: the claim is given back */
     cr_assert(!exists(&dir, 2));
     ct_journal_close(old);
@@ -453,7 +454,7 @@ Test(journal_file, a_full_disk_does_not_hide_that_another_daemon_has_taken_over)
     limit.rlim_cur = size + 10;
     cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
     for (int i = 0; i < 2; i++) /* the second begins with a snapshot, which has no room either */
-        cr_assert_eq(ct_journal_append(old, settled("no room"), &err), CT_EFENCED);
+        cr_assert_eq(ct_journal_append(old, compactable("no room"), &err), CT_EFENCED);
     limit.rlim_cur = room;
     cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
     ct_journal_close(old);
@@ -475,7 +476,7 @@ Test(journal_file, a_full_disk_keeps_nothing_and_what_comes_after_it_is_kept)
     limit.rlim_cur = size_of(&dir, 1) + 10; /* in the midst of the next record */
     cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
     for (int i = 0; i < 3; i++) {
-        cr_assert_eq(ct_journal_append(file, settled("no room"), &err), CT_EIO);
+        cr_assert_eq(ct_journal_append(file, compactable("no room"), &err), CT_EIO);
         limit.rlim_cur = 10; /* now not even the snapshot can be written */
         cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
     }

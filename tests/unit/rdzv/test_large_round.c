@@ -20,7 +20,7 @@ struct node {
     struct ct_member member;
     uint64_t link;
     char host[16];
-    unsigned rounds, parts_asked;
+    unsigned rounds, parts_requested;
     struct ct_round round;
 };
 
@@ -53,7 +53,7 @@ static void fly(struct node *node, bool to_service, const struct ct_message *mes
     *flight = (struct flight){.node = node, .to_service = to_service};
     ct_buf_init(&flight->bytes, 0);
     cr_assert_eq(ct_wire_encode(message, 0, &flight->bytes, NULL), 0);
-    node->parts_asked += to_service && message->type == CT_MSG_ROSTER;
+    node->parts_requested += to_service && message->type == CT_MSG_ROSTER;
 }
 
 static void node_send(void *context, const struct ct_message *message)
@@ -169,10 +169,11 @@ static void add(struct world *world, uint32_t index, bool short_rounds)
     ct_member_connected(&node->member, 1000);
 }
 
-/* A round of NODES, told whole up to `told_whole`; every second node is content with little. */
-static struct world *form_losing(uint32_t told_whole, unsigned lose)
+/* A round of NODES, told whole up to `whole_round_nodes`; every second node is content with
+ * little. */
+static struct world *form_losing(uint32_t whole_round_nodes, unsigned lose)
 {
-    const struct ct_service_limits limits = {.told_whole = told_whole};
+    const struct ct_service_limits limits = {.whole_round_nodes = whole_round_nodes};
     const struct ct_service_io io = {
         .send = service_send, .close = service_close, .is_for = is_for, .announce = announce};
     struct world *world = calloc(1, sizeof(*world));
@@ -185,9 +186,9 @@ static struct world *form_losing(uint32_t told_whole, unsigned lose)
     return world;
 }
 
-static struct world *form(uint32_t told_whole)
+static struct world *form(uint32_t whole_round_nodes)
 {
-    return form_losing(told_whole, 0);
+    return form_losing(whole_round_nodes, 0);
 }
 
 static void end(struct world *world)
@@ -204,7 +205,7 @@ Test(large_round, who_wants_all_nodes_gets_them_part_by_part)
     for (uint32_t i = 0; i < NODES; i += 2) {
         const struct node *node = &world->nodes[i];
         cr_assert_eq(node->rounds, 1);
-        cr_assert_eq(node->parts_asked, 2);
+        cr_assert_eq(node->parts_requested, 2);
         cr_assert_eq(node->round.self, i);
         for (uint32_t k = 0; k < NODES; k++) {
             cr_assert_str_eq(node->round.nodes[k].host, world->nodes[k].host);
@@ -222,7 +223,7 @@ Test(large_round, who_is_content_with_little_asks_for_nothing_and_knows_its_plac
     for (uint32_t i = 1; i < NODES; i += 2) {
         const struct node *node = &world->nodes[i];
         cr_assert_eq(node->rounds, 1);
-        cr_assert_eq(node->parts_asked, 0);
+        cr_assert_eq(node->parts_requested, 0);
         cr_assert_null(node->round.nodes);
         cr_assert_eq(node->round.self, i);
         cr_assert_eq(node->round.node_count, NODES);
@@ -241,7 +242,7 @@ Test(large_round, a_round_that_is_not_large_is_told_whole_to_all)
     for (uint32_t i = 0; i < NODES; i++) {
         const struct node *node = &world->nodes[i];
         cr_assert_eq(node->rounds, 1);
-        cr_assert_eq(node->parts_asked, 0);
+        cr_assert_eq(node->parts_requested, 0);
         cr_assert_str_eq(node->round.nodes[NODES - 1].host, "n128");
     }
     end(world);
@@ -256,11 +257,11 @@ Test(large_round, who_lost_a_part_goes_on_from_where_it_stands)
             .type = CT_MSG_HEARTBEAT,
             .heartbeat = {.generation = 1, .seq = 100 + asked, .acting = 0}}; /* in no round yet */
         cr_assert_eq(node->rounds, 0);
-        cr_assert_eq(node->parts_asked, asked);
+        cr_assert_eq(node->parts_requested, asked);
         ct_service_message(world->service, 1000, node->link, &heartbeat);
         deliver_all(world);
     }
     cr_assert_eq(node->rounds, 1);
-    cr_assert_eq(node->parts_asked, 4, "the two that were lost, and the two of the round");
+    cr_assert_eq(node->parts_requested, 4, "the two that were lost, and the two of the round");
     end(world);
 }

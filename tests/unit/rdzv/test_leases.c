@@ -64,9 +64,9 @@ Test(leases, a_stall_of_the_daemon_itself_costs_nobody_its_place)
     scene_run(&s, "a b");
     scene_at(&s, 5000, true);
     s.now_ms = 65000; /* the daemon was stopped for a minute; heartbeats wait in its sockets */
-    scene_beat(&s, "a");
+    scene_heartbeat(&s, "a");
     scene_at(&s, 65900, false);
-    scene_beat(&s, "b");
+    scene_heartbeat(&s, "b");
     scene_at(&s, 80000, true);
     scene_expect(&s, "");
     cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_RUNNING);
@@ -83,9 +83,9 @@ static void stall(struct scene *s, uint64_t at_ms, uint64_t lasts_ms, int times,
     for (int i = 0; i < times; i++) {
         s->now_ms += lasts_ms;
         if (!all)
-            scene_beat(s, "a");
+            scene_heartbeat(s, "a");
         if (!all || i + 1 == times)
-            scene_beat(s, "b");
+            scene_heartbeat(s, "b");
         ct_rdzv_step(s->job, s->now_ms, &tick, &actions);
         cr_assert_eq(actions.count, 0, "%s", actions.list[0].text);
         s->now_ms += 2;
@@ -119,7 +119,7 @@ Test(leases, a_node_that_died_during_the_daemons_own_stall_is_lost_after_it)
     scene_at(&s, 5000, true);
     scene_silence(&s, "b");
     s.now_ms = 25000;
-    scene_beat(&s, "a");
+    scene_heartbeat(&s, "a");
     scene_at(&s, 31000, true);
     cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_PREPARE);
     scene_deinit(&s);
@@ -172,7 +172,7 @@ Test(leases,
     scene_join(&s, "b");
     for (int at = 61000; at <= 68000; at += 1000) {
         scene_at(&s, (uint64_t)at, false);
-        scene_beat(&s, "b");
+        scene_heartbeat(&s, "b");
     }
     scene_join(&s, "a"); /* its network tries again ever more rarely */
     scene_at(&s, 90000, true);
@@ -188,9 +188,9 @@ Test(leases, when_the_daemon_is_cut_off_for_most_of_a_lease_the_first_who_is_hea
     scene_at(&s, 5000, true);
     scene_at(&s, 9990, false);
     s.now_ms = 10001; /* what waited in the network comes in one burst, b's behind a's */
-    scene_beat(&s, "a");
+    scene_heartbeat(&s, "a");
     scene_at(&s, 10900, false);
-    scene_beat(&s, "b");
+    scene_heartbeat(&s, "b");
     scene_at(&s, 30000, true);
     scene_expect(&s, "");
     cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_RUNNING);

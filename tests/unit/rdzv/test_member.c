@@ -37,15 +37,15 @@ Test(member, a_round_that_it_did_not_promise_is_not_begun)
     struct bench b;
     bench_begin(&b);
     ct_member_connected(&b.member, 0);
-    bench_say_welcome(&b, 0);
-    bench_say_prepare(&b, 1, false);
-    bench_say_round_part(&b, 1, 0);
-    bench_say_round_part(&b, 1, 1);
+    bench_send_welcome(&b, 0);
+    bench_send_prepare(&b, 1, false);
+    bench_send_round_part(&b, 1, 0);
+    bench_send_round_part(&b, 1, 1);
     cr_assert_eq(b.rounds, 0);
     bench_promise(&b, 1);
-    bench_say_prepare(&b, 2, false);
-    bench_say_round_part(&b, 1, 0);
-    bench_say_round_part(&b, 1, 1);
+    bench_send_prepare(&b, 2, false);
+    bench_send_round_part(&b, 1, 0);
+    bench_send_round_part(&b, 1, 1);
     cr_assert_eq(b.rounds, 0, "round 1 is over before it began");
     bench_end(&b);
 }
@@ -54,12 +54,12 @@ Test(member, a_repeated_prepare_is_answered_again_but_told_once)
 {
     struct bench b;
     bench_run(&b);
-    bench_say_prepare(&b, 2, false);
+    bench_send_prepare(&b, 2, false);
     bench_promise(&b, 2);
-    bench_say_prepare(&b, 2, false);
+    bench_send_prepare(&b, 2, false);
     cr_assert_eq(b.prepares, 2);
     cr_assert_eq(bench_count_sent(&b, CT_MSG_PREPARED), 2);
-    bench_say_prepare(&b, 1, false);
+    bench_send_prepare(&b, 1, false);
     cr_assert_eq(b.prepares, 2, "an old one is nothing");
     bench_end(&b);
 }
@@ -68,11 +68,11 @@ Test(member, a_boundary_that_became_urgent_is_told_again)
 {
     struct bench b;
     bench_run(&b);
-    bench_say_prepare(&b, 2, true);
+    bench_send_prepare(&b, 2, true);
     cr_assert(b.at_boundary);
-    bench_say_prepare(&b, 2, true);
+    bench_send_prepare(&b, 2, true);
     cr_assert_eq(b.prepares, 2);
-    bench_say_prepare(&b, 2, false);
+    bench_send_prepare(&b, 2, false);
     cr_assert_eq(b.prepares, 3);
     cr_assert_not(b.at_boundary);
     bench_end(&b);
@@ -82,13 +82,13 @@ Test(member, a_late_revoke_takes_no_promise_back)
 {
     struct bench b;
     bench_run(&b);
-    bench_say_prepare(&b, 2, false);
+    bench_send_prepare(&b, 2, false);
     bench_promise(&b, 2);
     struct ct_message m = {.type = CT_MSG_REVOKE, .revoke = {.generation = 1, .reason = ""}};
-    bench_say(&b, &m);
+    bench_send(&b, &m);
     cr_assert_eq(b.revokes, 0);
-    bench_say_round_part(&b, 2, 0);
-    bench_say_round_part(&b, 2, 1);
+    bench_send_round_part(&b, 2, 0);
+    bench_send_round_part(&b, 2, 1);
     cr_assert_eq(b.rounds, 2);
     bench_end(&b);
 }
@@ -105,7 +105,7 @@ Test(member, a_lost_connection_changes_nothing_and_is_made_again)
     cr_assert_eq(b.connects, 2);
     ct_member_connected(&b.member, 120);
     cr_assert_eq(b.sent[1].join.acting, 1);
-    bench_say_welcome(&b, 1);
+    bench_send_welcome(&b, 1);
     cr_assert_not(b.link_down);
     cr_assert_eq(b.revokes, 0);
     bench_end(&b);
@@ -119,7 +119,7 @@ Test(member, a_round_that_went_on_without_it_is_given_up)
     ct_member_disconnected(&b.member, 100, &why);
     ct_member_tick(&b.member, 100);
     ct_member_connected(&b.member, 120);
-    bench_say_welcome(&b, 0);
+    bench_send_welcome(&b, 0);
     cr_assert_eq(b.revokes, 1);
     cr_assert_eq(b.revoked, 1);
     b.sent_count = 0;
@@ -165,16 +165,16 @@ Test(member, a_publication_is_asked_for_until_it_is_answered_whatever_happens_me
     cr_assert_eq(ct_member_publish(&b.member, &first), CT_ELIMIT, "one at a time");
     cr_assert_eq(ct_member_publish(&b.member, &next), 0, "a newer round asks anew");
     bench_answer_heartbeat(&b, CT_RDZV_ACTING);
-    bench_answer_heartbeat(&b, CT_RDZV_ASKED);
+    bench_answer_heartbeat(&b, CT_RDZV_PREPARING);
     cr_assert_eq(bench_count_sent(&b, CT_MSG_PUBLISH), 4);
     struct ct_message m = {.type = CT_MSG_PUBLISHED,
                            .published = {.generation = 1, .step = 40, .text = ""}};
-    bench_say(&b, &m);
+    bench_send(&b, &m);
     cr_assert_eq(b.publishes, 0, "an answer to another question");
     m.published =
         (struct ct_msg_published){.generation = 2, .step = 41, .code = CT_EFENCED, .text = "over"};
-    bench_say(&b, &m);
-    bench_say(&b, &m);
+    bench_send(&b, &m);
+    bench_send(&b, &m);
     cr_assert_eq(b.publishes, 1);
     cr_assert_eq(b.publish_code, CT_EFENCED);
     bench_answer_heartbeat(&b, CT_RDZV_ACTING);
@@ -186,18 +186,18 @@ Test(member, that_its_workers_hold_the_base_is_said_at_once_and_with_each_heartb
 {
     struct bench b;
     bench_run(&b);
-    b.member.options.tells_healed = true;
-    b.member.healed = 0;
+    b.member.options.reports_recovery = true;
+    b.member.recovered = 0;
     b.sent_count = 0;
-    ct_member_healed(&b.member, 9);
+    ct_member_state_recovered(&b.member, 9);
     cr_assert_eq(b.sent_count, 0, "not the round that it is in");
-    ct_member_healed(&b.member, 1);
-    ct_member_healed(&b.member, 1);
+    ct_member_state_recovered(&b.member, 1);
+    ct_member_state_recovered(&b.member, 1);
     cr_assert_eq(b.sent_count, 1);
-    cr_assert_eq(b.sent[0].heartbeat.healed, 1);
+    cr_assert_eq(b.sent[0].heartbeat.recovered, 1);
     b.now_ms = 2000;
     ct_member_tick(&b.member, 2000);
-    cr_assert_eq(b.sent[1].heartbeat.healed, 1);
+    cr_assert_eq(b.sent[1].heartbeat.recovered, 1);
     bench_end(&b);
 }
 
@@ -231,7 +231,7 @@ Test(member, a_daemon_of_a_lower_epoch_is_not_obeyed)
     b.now_ms = 1000;
     ct_member_tick(&b.member, b.now_ms);
     ct_member_connected(&b.member, b.now_ms);
-    bench_say_welcome(&b, 0);
+    bench_send_welcome(&b, 0);
     cr_assert_eq(b.revokes, 0, "its round is none of that daemon's");
     cr_assert_eq(b.member.phase, CT_MEMBER_DOWN);
     bench_end(&b);
@@ -248,13 +248,13 @@ Test(member, what_the_daemon_does_not_know_is_said_again)
     struct ct_message ack = {
         .type = CT_MSG_HEARTBEAT_ACK,
         .heartbeat_ack = {.seq = 1, .state = CT_RDZV_ACTING, .waiting = "for others"}};
-    bench_say(&b, &ack);
+    bench_send(&b, &ack);
     cr_assert_eq(bench_count_sent(&b, CT_MSG_FAILURE), 2);
     cr_assert_str_eq(b.waiting, "for others");
-    bench_say_prepare(&b, 2, false);
+    bench_send_prepare(&b, 2, false);
     bench_promise(&b, 2);
-    ack.heartbeat_ack.state = CT_RDZV_ASKED;
-    bench_say(&b, &ack);
+    ack.heartbeat_ack.state = CT_RDZV_PREPARING;
+    bench_send(&b, &ack);
     cr_assert_eq(bench_count_sent(&b, CT_MSG_PREPARED), 2);
     cr_assert_eq(bench_count_sent(&b, CT_MSG_FAILURE), 2, "that round is over");
     bench_end(&b);
@@ -267,7 +267,7 @@ Test(member, a_refusal_for_now_is_tried_again_and_one_for_good_is_not)
     ct_member_connected(&b.member, 0);
     struct ct_message m = {.type = CT_MSG_REFUSE,
                            .refuse = {.code = CT_ELIMIT, .retry_ms = 500, .text = "full"}};
-    bench_say(&b, &m);
+    bench_send(&b, &m);
     cr_assert_eq(b.fails, 0);
     cr_assert_str_eq(b.waiting, "full");
     ct_member_tick(&b.member, 1000);
@@ -275,7 +275,7 @@ Test(member, a_refusal_for_now_is_tried_again_and_one_for_good_is_not)
     ct_member_connected(&b.member, 1000);
     m.refuse.retry_ms = 0;
     b.now_ms = 1000;
-    bench_say(&b, &m);
+    bench_send(&b, &m);
     cr_assert_eq(b.fails, 1);
     cr_assert_str_eq(b.error.text, "full");
     bench_end(&b);
@@ -313,7 +313,7 @@ Test(member, who_answers_without_the_key_ends_no_node_that_was_in_the_job)
     b.now_ms = ct_member_deadline(&b.member); /* the daemon is back */
     ct_member_tick(&b.member, b.now_ms);
     ct_member_connected(&b.member, b.now_ms);
-    bench_say_welcome(&b, 1);
+    bench_send_welcome(&b, 1);
     cr_assert_not(b.link_down);
     cr_assert_eq(b.revokes, 0);
     bench_end(&b);
@@ -344,7 +344,7 @@ Test(member, a_daemon_that_takes_another_key_now_ends_no_node_that_was_in_the_jo
     ct_member_tick(&b.member, b.now_ms + 1000);
     ct_member_connected(&b.member, b.now_ms + 1000);
     b.now_ms += 1000;
-    bench_say(&b, &refuse);
+    bench_send(&b, &refuse);
     cr_assert_eq(b.fails, 0);
     cr_assert(b.link_down);
     cr_assert_eq(b.member.phase, CT_MEMBER_DOWN);
@@ -393,12 +393,12 @@ Test(member, a_broken_connection_repeats_what_may_be_repeated)
     ct_member_tick(&b.member, 100);
     ct_member_connected(&b.member, 120);
     b.sent_count = 0;
-    bench_say_welcome(&b, 1);
+    bench_send_welcome(&b, 1);
     cr_assert_eq(bench_count_sent(&b, CT_MSG_STORE_SET), 1);
     cr_assert_eq(bench_count_sent(&b, CT_MSG_STORE_ADD), 1);
     struct ct_message reply = {.type = CT_MSG_STORE_REPLY, .store_reply = {.request = 10}};
-    bench_say(&b, &reply);
-    bench_say(&b, &reply);
+    bench_send(&b, &reply);
+    bench_send(&b, &reply);
     cr_assert_eq(b.replies, 2, "an answer that nobody waits for is dropped");
     bench_end(&b);
 }
@@ -408,7 +408,7 @@ Test(member, requests_of_a_round_that_ends_are_revoked)
     struct bench b;
     bench_run(&b);
     cr_assert_eq(add_set(&b, 10, 1), 0);
-    bench_say_prepare(&b, 2, false);
+    bench_send_prepare(&b, 2, false);
     cr_assert_eq(b.replies, 1);
     cr_assert_eq(b.reply_code, CT_EREVOKED);
     bench_end(&b);
@@ -428,8 +428,8 @@ Test(member, the_end_answers_what_is_open_and_is_told_once)
                                                .text = "why",
                                                .time_ms = 1790000000123,
                                                .error_file = "/logs/error.json"}}};
-    bench_say(&b, &m);
-    bench_say(&b, &m);
+    bench_send(&b, &m);
+    bench_send(&b, &m);
     cr_assert_eq(b.closes, 1);
     cr_assert_eq(b.result.status, 3);
     cr_assert_str_eq(b.result.cause.text, "why");

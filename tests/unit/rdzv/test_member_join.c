@@ -107,7 +107,7 @@ Test(member_join, a_server_that_says_anything_but_welcome_ends_with_the_join_tim
     ct_member_connected(&b.member, 0);
     for (b.now_ms = 0; b.now_ms < join_timeout_ms; b.now_ms += 1000) {
         ct_member_tick(&b.member, b.now_ms);
-        bench_say(&b, &ack);
+        bench_send(&b, &ack);
         cr_assert_eq(b.fails, 0, "after %lu ms", (unsigned long)b.now_ms);
     }
     ct_member_tick(&b.member, b.now_ms);
@@ -127,7 +127,7 @@ Test(member_join, an_agent_that_was_away_reads_its_welcome_before_it_gives_up)
     b.now_ms = join_timeout_ms + 9000;
     ct_member_tick(&b.member, b.now_ms);
     cr_assert_eq(b.fails, 0);
-    bench_say_welcome(&b, 0);
+    bench_send_welcome(&b, 0);
     cr_assert_eq(b.member.phase, CT_MEMBER_JOINED);
     bench_end(&b);
 }
@@ -140,7 +140,7 @@ Test(member_join, a_node_that_was_in_no_round_waits_for_a_lost_rendezvous_as_lon
     bench_begin(&b);
     b.member.options.params.join_timeout_ms = 20000;
     ct_member_connected(&b.member, 0);
-    bench_say_welcome(&b, 0);
+    bench_send_welcome(&b, 0);
     ct_member_disconnected(&b.member, 1000, &why);
     cr_assert_leq(wait_for_the_end(&b), 21000 + 1000);
     cr_assert_eq(b.error.code, CT_ETIMEOUT);
@@ -186,7 +186,7 @@ Test(member_join, a_daemon_that_answered_or_refused_is_no_foreign_server)
     for (b.now_ms = 0; b.now_ms < 10000; b.now_ms += 1000) {
         ct_member_tick(&b.member, b.now_ms);
         ct_member_connected(&b.member, b.now_ms);
-        bench_say(&b, &full);
+        bench_send(&b, &full);
     }
     cr_assert_str_eq(b.waiting, "full");
     cr_assert_eq(b.waits, 1);

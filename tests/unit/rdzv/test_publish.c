@@ -1,4 +1,4 @@
-/* What readers may take, and when a round is healed, as transcripts (see scene.h). */
+/* What readers may take, and when a round has recovered, as transcripts (see scene.h). */
 #include "scene.h"
 
 #include <criterion/criterion.h>
@@ -254,7 +254,7 @@ Test(publish, a_state_may_be_the_base_again_after_any_number_of_rounds_that_neve
     scene_deinit(&s);
 }
 
-/* ---- HEAL ---- */
+/* ---- RECOVER ---- */
 
 Test(publish, a_round_runs_when_all_its_nodes_hold_the_base)
 {
@@ -265,17 +265,17 @@ Test(publish, a_round_runs_when_all_its_nodes_hold_the_base)
     scene_join(&s, "a");
     scene_join(&s, "b");
     scene_all_prepared(&s);
-    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_HEAL);
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_RECOVER);
     scene_at(&s, 3100, true);
     ct_rdzv_describe(s.job, text, sizeof(text));
-    cr_assert_str_eq(text, "job demo heals round 1 of 2 nodes, waits 3.0 s for the state of b");
+    cr_assert_str_eq(text, "job demo recovers round 1 of 2 nodes, waits 3.0 s for the state of b");
     scene_host(&s, "b")->slow = false;
     scene_at(&s, 4000, true);
     cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_RUNNING);
     scene_deinit(&s);
 }
 
-Test(publish, nobody_joins_or_leaves_while_a_round_heals)
+Test(publish, nobody_joins_or_leaves_while_a_round_recovers)
 {
     struct scene s;
     scene_init(&s, 1, 3, 0);
@@ -287,7 +287,7 @@ Test(publish, nobody_joins_or_leaves_while_a_round_heals)
     scene_join(&s, "c");
     scene_leave(&s, "a", CT_RDZV_LEAVE_DRAIN);
     scene_at(&s, 29000, true);
-    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_HEAL);
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_RECOVER);
     scene_forget(&s);
     scene_host(&s, "b")->slow = false;
     scene_at(&s, 30000, true);
@@ -296,7 +296,7 @@ Test(publish, nobody_joins_or_leaves_while_a_round_heals)
     scene_deinit(&s);
 }
 
-Test(publish, who_wants_to_leave_waits_no_longer_for_a_heal_than_for_a_step_boundary)
+Test(publish, who_wants_to_leave_waits_no_longer_for_a_recovery_than_for_a_step_boundary)
 {
     struct scene s;
     scene_init(&s, 1, 2, 0);
@@ -312,7 +312,7 @@ Test(publish, who_wants_to_leave_waits_no_longer_for_a_heal_than_for_a_step_boun
     scene_deinit(&s);
 }
 
-Test(publish, a_failure_while_a_round_heals_makes_the_next_one_at_once)
+Test(publish, a_failure_while_a_round_recovers_makes_the_next_one_at_once)
 {
     struct scene s;
     scene_init(&s, 2, 2, 1);

@@ -44,7 +44,7 @@ static void random_event(struct scene *s, struct ct_rng *rng)
     case 5:
     case 6:
     case 7:
-        scene_beat(s, name);
+        scene_heartbeat(s, name);
         break;
     default:
         if (host->promised > 0)

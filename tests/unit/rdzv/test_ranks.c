@@ -75,8 +75,8 @@ Test(ranks, a_newcomer_prefers_a_hole_of_its_own_size)
 
 /* ---- whose state ---- */
 
-static const struct ct_rdzv_roster *heal(struct scene *s, const char *who, uint64_t lineage,
-                                         uint64_t step)
+static const struct ct_rdzv_roster *recover(struct scene *s, const char *who, uint64_t lineage,
+                                            uint64_t step)
 {
     scene_prepared(s, who, lineage, step);
     return ct_rdzv_roster(s->job);
@@ -88,9 +88,9 @@ Test(ranks, the_most_advanced_survivor_gives_its_state)
     scene_init(&s, 3, 3, 9);
     scene_run(&s, "a b c");
     scene_fail(&s, "b", 1, 0);
-    (void)heal(&s, "a", 1, 41);
-    (void)heal(&s, "b", 0, 0);
-    const struct ct_rdzv_roster *roster = heal(&s, "c", 1, 42);
+    (void)recover(&s, "a", 1, 41);
+    (void)recover(&s, "b", 0, 0);
+    const struct ct_rdzv_roster *roster = recover(&s, "c", 1, 42);
     cr_assert_eq(roster->generation, 2);
     cr_assert_eq(roster->base_node, 2);
     cr_assert_eq(roster->base_step, 42);
@@ -105,11 +105,11 @@ Test(ranks, a_longer_but_dead_history_never_wins)
     scene_run(&s, "a b");
     scene_cut(&s, "b"); /* it goes on alone in round 1 and comes back with step 90 */
     scene_at(&s, 200, true);
-    (void)heal(&s, "a", 1, 40);
+    (void)recover(&s, "a", 1, 40);
     scene_join(&s, "b");
     scene_at(&s, 20000, true);
     scene_prepared(&s, "b", 1, 90);
-    const struct ct_rdzv_roster *roster = heal(&s, "a", 2, 50);
+    const struct ct_rdzv_roster *roster = recover(&s, "a", 2, 50);
     cr_assert_eq(roster->generation, 3);
     cr_assert_eq(roster->places[roster->base_node].host[0], 'a');
     cr_assert_eq(roster->base_step, 50);
@@ -122,11 +122,11 @@ Test(ranks, a_round_that_never_acted_leaves_the_state_before_it_valid)
     scene_init(&s, 2, 2, 9);
     scene_run(&s, "a b");
     scene_fail(&s, "b", 1, 0);
-    (void)heal(&s, "a", 1, 10);
-    (void)heal(&s, "b", 0, 0);
+    (void)recover(&s, "a", 1, 10);
+    (void)recover(&s, "b", 0, 0);
     scene_fail(&s, "b", 1, 0); /* before it had a's state: a still has that of round 1 */
-    (void)heal(&s, "a", 1, 10);
-    const struct ct_rdzv_roster *roster = heal(&s, "b", 0, 0);
+    (void)recover(&s, "a", 1, 10);
+    const struct ct_rdzv_roster *roster = recover(&s, "b", 0, 0);
     cr_assert_eq(roster->generation, 3);
     cr_assert_eq(roster->base_node, 0);
     cr_assert_eq(roster->lineage, 1);
@@ -139,17 +139,17 @@ Test(ranks, a_copy_that_only_some_made_leaves_the_state_it_came_from_valid)
     scene_init(&s, 2, 3, 9);
     scene_run(&s, "a b c");
     scene_fail(&s, "c", 1, 0);
-    (void)heal(&s, "a", 1, 10);
-    (void)heal(&s, "b", 1, 10);
-    (void)heal(&s, "c", 1, 10);
+    (void)recover(&s, "a", 1, 10);
+    (void)recover(&s, "b", 1, 10);
+    (void)recover(&s, "c", 1, 10);
     scene_fail(&s, "c", 1, 0); /* a alone had taken the base of round 2 */
-    (void)heal(&s, "a", 2, 10);
-    (void)heal(&s, "b", 1, 10);
-    cr_assert_eq(heal(&s, "c", 1, 10)->lineage, 2);
+    (void)recover(&s, "a", 2, 10);
+    (void)recover(&s, "b", 1, 10);
+    cr_assert_eq(recover(&s, "c", 1, 10)->lineage, 2);
     scene_cut(&s, "a");
     scene_at(&s, s.now_ms + 200, true);
-    (void)heal(&s, "b", 1, 10);
-    const struct ct_rdzv_roster *roster = heal(&s, "c", 1, 10);
+    (void)recover(&s, "b", 1, 10);
+    const struct ct_rdzv_roster *roster = recover(&s, "c", 1, 10);
     cr_assert_eq(roster->generation, 4);
     cr_assert_eq(roster->lineage, 1);
     cr_assert_eq(roster->base_step, 10);
@@ -162,8 +162,8 @@ Test(ranks, without_a_holder_the_round_starts_from_the_checkpoint)
     scene_init(&s, 2, 2, 9);
     scene_run(&s, "a b");
     scene_fail(&s, "b", 1, 0);
-    (void)heal(&s, "a", 0, 0);
-    const struct ct_rdzv_roster *roster = heal(&s, "b", 0, 0);
+    (void)recover(&s, "a", 0, 0);
+    const struct ct_rdzv_roster *roster = recover(&s, "b", 0, 0);
     cr_assert_eq(roster->base_node, -1);
     cr_assert_eq(roster->lineage, 0);
     scene_deinit(&s);

@@ -169,9 +169,9 @@ Test(service, who_asks_for_the_transcript_reads_events_and_actions_but_no_heartb
     struct peer *peer = open_peer(&b, 0);
     join(&b, peer, "j", 1);
     promise(&b, peer, 1);
-    struct ct_message beat = {.type = CT_MSG_HEARTBEAT,
-                              .heartbeat = {.generation = 1, .acting = 1, .seq = ++peer->seq}};
-    ct_service_message(b.service, 0, peer->link, &beat);
+    struct ct_message heartbeat = {.type = CT_MSG_HEARTBEAT,
+                                   .heartbeat = {.generation = 1, .acting = 1, .seq = ++peer->seq}};
+    ct_service_message(b.service, 0, peer->link, &heartbeat);
     ct_service_tick(b.service, 0);
     cr_assert_eq(peer->acks, 1);
     cr_assert_str_eq(b.trace, "> h JOIN slots=1\n"

@@ -11,7 +11,7 @@ TestSuite(settings, .timeout = 30);
 Test(settings, the_first_that_differs_is_named_with_both_values)
 {
     static const struct {
-        const char *here, *before, *said;
+        const char *here, *before, *expected;
     } rows[] = {
         {"--a=1\n--b=2\n", "--a=1\n--b=3\n", "--b 2 here, 3 on the nodes before"},
         {"--b=2\n", "--a=1\n--b=2\n", "--a its default here, 1 on the nodes before"},
@@ -26,7 +26,7 @@ Test(settings, the_first_that_differs_is_named_with_both_values)
 
     for (size_t i = 0; i < CT_COUNT(rows); i++) {
         cr_assert(ct_rdzv_settings_differ(rows[i].here, rows[i].before, text, sizeof text));
-        cr_assert_str_eq(text, rows[i].said, "row %zu", i);
+        cr_assert_str_eq(text, rows[i].expected, "row %zu", i);
     }
 }
 

@@ -295,7 +295,7 @@ Test(spares, a_host_that_is_cordoned_while_it_is_asked_is_barred_once_that_round
     scene_join(&s, "a");
     scene_join(&s, "b");
     scene_at(&s, 300, true);
-    cr_assert_eq(state_of(&s, "b"), CT_RDZV_ASKED);
+    cr_assert_eq(state_of(&s, "b"), CT_RDZV_PREPARING);
     scene_order(&s, CT_RDZV_ON_CORDON, "b", 0);
     scene_cut(&s, "a");
     scene_at(&s, 500, true);

@@ -35,13 +35,13 @@ static void unload(struct ct_config *cfg)
     free(cfg);
 }
 
-static void expect_refusal(const char *model, const char *says)
+static void expect_refusal(const char *model, const char *expected)
 {
     struct ct_config *cfg = load(model);
     struct ct_error err = {0};
 
     cr_assert_eq(ct_recipe_check(cfg, &err), CT_ECONFIG, "%s: %s", model, err.text);
-    cr_expect_str_eq(err.text, says, "%s:\n%s", model, err.text);
+    cr_expect_str_eq(err.text, expected, "%s:\n%s", model, err.text);
     unload(cfg);
 }
 
@@ -50,7 +50,7 @@ static void expect_refusal(const char *model, const char *says)
 Test(recipe, what_is_no_layer_is_told_with_its_place)
 {
     static const struct {
-        const char *model, *says;
+        const char *model, *expected;
     } rows[] = {
         {LAYERS("conv3d: {out: 4}"),
          "a.yaml:1:50: model.layers: unknown layer \"conv3d\"; did you mean conv2d?"},
@@ -81,13 +81,13 @@ Test(recipe, what_is_no_layer_is_told_with_its_place)
     };
 
     for (size_t i = 0; i < CT_COUNT(rows); i++)
-        expect_refusal(rows[i].model, rows[i].says);
+        expect_refusal(rows[i].model, rows[i].expected);
 }
 
 Test(recipe, shapes_that_clash_are_told_with_both_and_the_place)
 {
     static const struct {
-        const char *model, *says;
+        const char *model, *expected;
     } rows[] = {
         {LAYERS("flatten, conv2d: {out: 4, kernel: 3}"),
          "a.yaml:1:59: model.layers[1] (conv2d) needs an image, but gets 64 features"},
@@ -119,7 +119,7 @@ Test(recipe, shapes_that_clash_are_told_with_both_and_the_place)
     };
 
     for (size_t i = 0; i < CT_COUNT(rows); i++)
-        expect_refusal(rows[i].model, rows[i].says);
+        expect_refusal(rows[i].model, rows[i].expected);
 }
 
 /* "name[shape] " for each parameter. */

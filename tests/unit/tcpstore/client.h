@@ -71,7 +71,7 @@ struct rig {
 
 extern struct rig rig;
 
-/* A store with default limits, or with those given; closing checks that nothing is left. */
+/* Open a store with default limits, or with those given; closing checks for leaks. */
 void rig_open(const struct ct_tcpstore_limits *limits);
 void rig_close(void);
 
@@ -82,7 +82,7 @@ struct client *join_from(const char *host);
 struct client *join(void);
 struct client *join_old(void);
 
-/* The client sends bytes; everybody takes what the core has for him. */
+/* Send bytes of a client; all clients read the core's output for them. */
 void send_bytes(struct client *client, const void *data, size_t size);
 
 /* compose() and send_bytes(). */
@@ -90,7 +90,7 @@ void ask(struct client *client, int code, const char *format, ...);
 
 void leave(struct client *client);
 
-/* Pass on what the core has for its clients. */
+/* Deliver the core's output to its clients. */
 void rig_collect(void);
 
 /* ---- taking answers apart ---- */
@@ -102,10 +102,10 @@ int64_t got_i64(struct client *client);
 /* Bytes behind their length; terminated, static, until the next but three. */
 const char *got_bytes(struct client *client);
 
-/* Nothing more was sent. */
+/* Return whether no further bytes were sent. */
 bool got_nothing(const struct client *client);
 
-/* What a store holds. */
+/* The contents of a store, as counts. */
 struct counts {
     size_t bytes;     /* charged */
     uint32_t clients; /* that have joined and not left */

@@ -130,7 +130,7 @@ int dial(void)
     return dial_from("127.0.0.1", "127.0.0.1");
 }
 
-void say(int fd, const void *data, size_t size)
+void write_fd(int fd, const void *data, size_t size)
 {
     const char *at = data;
 
@@ -145,7 +145,7 @@ void say(int fd, const void *data, size_t size)
     }
 }
 
-void hear(int fd, size_t size, struct ct_buf *to)
+void receive(int fd, size_t size, struct ct_buf *to)
 {
     static char bytes[65536];
 
@@ -163,7 +163,7 @@ void hear(int fd, size_t size, struct ct_buf *to)
     }
 }
 
-void hear_end(int fd)
+void receive_end(int fd)
 {
     char byte;
     ssize_t count;
@@ -179,7 +179,7 @@ void ask_at(int fd, int code, const char *format, const char *key, const char *v
     struct ct_buf request = {0};
 
     compose(&request, code, format, key, value);
-    say(fd, request.data, request.size);
+    write_fd(fd, request.data, request.size);
     ct_buf_deinit(&request);
 }
 
@@ -188,7 +188,7 @@ void expect_value_at(int fd, const char *key, const char *value)
     struct ct_buf got = {0};
 
     ask_at(fd, GET, "b", key, NULL);
-    hear(fd, 8 + strlen(value), &got);
+    receive(fd, 8 + strlen(value), &got);
     cr_assert_eq(ct_get_le64(got.data), strlen(value));
     cr_assert_str_eq(ct_buf_str(&got) + 8, value);
     ct_buf_deinit(&got);
@@ -219,12 +219,12 @@ void ask_for_large(int fd)
     struct ct_buf request = {0};
 
     compose(&request, SET, "bn", "/big", (int64_t)CT_TCPSTORE_VALUE_BYTES);
-    say(fd, request.data, request.size);
-    say(fd, large, CT_TCPSTORE_VALUE_BYTES);
+    write_fd(fd, request.data, request.size);
+    write_fd(fd, large, CT_TCPSTORE_VALUE_BYTES);
     ct_buf_clear(&request);
     for (int i = 0; i < LARGE_TIMES; i++)
         compose(&request, GET, "b", "/big");
-    say(fd, request.data, request.size);
+    write_fd(fd, request.data, request.size);
     ct_buf_deinit(&request);
     free(large);
 }
@@ -236,7 +236,7 @@ void expect_large(int fd)
 
     for (int i = 0; i < LARGE_TIMES; i++) {
         ct_buf_clear(&got);
-        hear(fd, 8 + CT_TCPSTORE_VALUE_BYTES, &got);
+        receive(fd, 8 + CT_TCPSTORE_VALUE_BYTES, &got);
         cr_assert_eq(ct_get_le64(got.data), CT_TCPSTORE_VALUE_BYTES);
         cr_assert_eq(memcmp(got.data + 8, large, CT_TCPSTORE_VALUE_BYTES), 0);
     }

@@ -44,13 +44,13 @@ int dial_from(const char *address, const char *source);
 int dial_port(uint16_t port);
 
 /* Send all of it, turning the loop while the socket is full. */
-void say(int fd, const void *data, size_t size);
+void write_fd(int fd, const void *data, size_t size);
 
 /* Read exactly so many bytes, turning the loop; appended to `to`, or dropped when it is NULL. */
-void hear(int fd, size_t size, struct ct_buf *to);
+void receive(int fd, size_t size, struct ct_buf *to);
 
 /* Turn the loop until the server has closed the connection. */
-void hear_end(int fd);
+void receive_end(int fd);
 
 /* Turn the loop until the condition holds; the test fails after 20 s. */
 #define HOST_UNTIL(condition)                          \

@@ -62,7 +62,7 @@ Test(relay, a_relay_keeps_no_more_for_all_its_clients_than_its_budget)
         compose(&asked, GET, "b", "/k");
     for (int i = 0; i < GREEDY; i++) {
         greedy[i] = tunnel_greet(0);
-        say(greedy[i], asked.data, asked.size);
+        write_fd(greedy[i], asked.data, asked.size);
     }
     for (int i = 0; i < TURNS; i++) {
         host_turn(__FILE__, __LINE__, "they read nothing");
@@ -103,7 +103,7 @@ Test(relay, who_says_nothing_is_closed_unless_it_may_be_a_second_connection)
     HOST_UNTIL(tunnel.relays[0]->line_count == SPOKEN + SILENT);
     HOST_UNTIL(tunnel.relays[0]->line_count == 2 * SPOKEN);
     for (int i = 0; i < SILENT - SPOKEN; i++)
-        hear_end(silent[i]); /* the oldest */
+        receive_end(silent[i]); /* the oldest */
     expect_value_at(spoken[0], "k", "");
     for (int i = 0; i < 10; i++)
         host_turn(__FILE__, __LINE__, "the others stay");

@@ -50,17 +50,17 @@ static void describe(const struct ct_tcpstore_request *request, struct ct_buf *t
     for (const char *at = fields[request->op]; *at != '\0'; at++) {
         uint64_t count = 1;
         if (*at == 'm') {
-            ct_buf_printf(to, " %u", ct_tcpstore_take_u32(&body));
+            ct_buf_printf(to, " %u", ct_tcpstore_read_u32(&body));
             continue;
         }
         if (*at == 'n') {
-            ct_buf_printf(to, " %lld", (long long)ct_tcpstore_take_u64(&body));
+            ct_buf_printf(to, " %lld", (long long)ct_tcpstore_read_u64(&body));
             continue;
         }
         if (*at == 'K' || *at == 'P')
-            count = ct_tcpstore_take_u64(&body) * (*at == 'P' ? 2 : 1);
+            count = ct_tcpstore_read_u64(&body) * (*at == 'P' ? 2 : 1);
         for (; count > 0; count--) {
-            struct ct_tcpstore_bytes bytes = ct_tcpstore_take_bytes(&body);
+            struct ct_tcpstore_bytes bytes = ct_tcpstore_read_bytes(&body);
             ct_buf_printf(to, " <%.*s>", (int)bytes.size, (const char *)bytes.data);
         }
     }
@@ -74,14 +74,14 @@ static const char *const all_described =
     "QUEUE_PUSH <q> <item>\nQUEUE_POP <q>\nQUEUE_LEN <q>\nLIST_KEYS\nBARRIER <b> 4\n";
 
 /* Read `bytes` in pieces of the given sizes (in turn), each in memory of its own. */
-static int read_all(struct ct_tcpstore_reader *reader, const struct ct_buf *bytes, size_t piece,
+static int read_all(struct ct_tcpstore_reader *reader, const struct ct_buf *bytes, size_t part,
                     size_t other, struct ct_buf *to, struct ct_error *err)
 {
     struct ct_tcpstore_request request;
     int rc = 0;
 
     for (size_t at = 0, turn = 0; at < bytes->size && rc >= 0; turn++) {
-        size_t size = CT_MIN(turn % 2 == 0 ? piece : other, bytes->size - at);
+        size_t size = CT_MIN(turn % 2 == 0 ? part : other, bytes->size - at);
         char *copy = malloc(size);
         memcpy(copy, bytes->data + at, size);
         at += size;
@@ -100,12 +100,12 @@ Test(request, the_same_requests_come_however_the_stream_is_cut)
     struct ct_buf bytes = {0};
 
     compose_all(&bytes);
-    for (size_t piece = 1; piece <= bytes.size; piece++) {
+    for (size_t part = 1; part <= bytes.size; part++) {
         for (size_t other = 1; other <= 9; other += 4) {
             struct ct_tcpstore_reader reader = {0};
             struct ct_buf text = {0};
-            cr_assert_eq(read_all(&reader, &bytes, piece, other, &text, NULL), 0);
-            cr_assert_str_eq(ct_buf_str(&text), all_described, "pieces of %zu and %zu", piece,
+            cr_assert_eq(read_all(&reader, &bytes, part, other, &text, NULL), 0);
+            cr_assert_str_eq(ct_buf_str(&text), all_described, "pieces of %zu and %zu", part,
                              other);
             cr_assert_eq(ct_tcpstore_reader_inside(&reader), 0);
             cr_assert_eq(reader.dialect, CT_TCPSTORE_MODERN);

@@ -22,7 +22,7 @@ static int greet(void)
 {
     int fd = dial();
 
-    say(fd, "\x00\xCE\xF7\x85\x3C", 5);
+    write_fd(fd, "\x00\xCE\xF7\x85\x3C", 5);
     return fd;
 }
 
@@ -46,11 +46,11 @@ Test(server, the_end_of_a_connection_tells_whose_it_was)
     host_start(NULL);
     int a = greet();
 
-    say(a, "\x0D\x2A\x00\x00\x00", 5);
-    hear(a, 4, NULL);
+    write_fd(a, "\x0D\x2A\x00\x00\x00", 5);
+    receive(a, 4, NULL);
     struct ct_buf wait = {0};
     compose(&wait, WAIT, "nb", N(1), "never");
-    say(a, wait.data, wait.size);
+    write_fd(a, wait.data, wait.size);
     HOST_UNTIL(counts().waiting == 1);
     close(a);
     HOST_UNTIL(host.lost == 1);
@@ -95,7 +95,7 @@ Test(server, who_breaks_the_rules_is_closed_and_nobody_else)
     for (size_t i = 0; i < CT_COUNT(rows); i++) {
         int bad = dial();
         (void)!write(bad, rows[i].bytes, rows[i].size);
-        hear_end(bad);
+        receive_end(bad);
         close(bad);
         cr_assert_eq(host.lost, (int)i + 1);
         cr_assert(host.why.code == CT_EPROTOCOL || host.why.code == CT_ELIMIT, "row %zu: %s", i,
@@ -145,11 +145,11 @@ Test(server, who_connects_and_says_nothing_is_closed_in_time)
     int silent = dial(), half = dial(), slow = greet(), good = greet();
 
     expect_value_at(good, "k", "");
-    say(half, "\x00\xCE", 2);
-    say(slow, "\x03\x01", 2);
-    hear_end(silent);
-    hear_end(half);
-    hear_end(slow);
+    write_fd(half, "\x00\xCE", 2);
+    write_fd(slow, "\x03\x01", 2);
+    receive_end(silent);
+    receive_end(half);
+    receive_end(slow);
     cr_assert_eq(host.why.code, CT_ETIMEOUT, "%s", host.why.text);
     expect_value_at(good, "k", "");
     close(silent);
@@ -204,7 +204,7 @@ Test(server, members_and_loopback_may_come_and_strangers_are_reported_once)
     int local = dial();
     for (int i = 0; i < 3; i++) {
         int stranger = dial_from("10.9.0.1", "10.9.0.3");
-        hear_end(stranger);
+        receive_end(stranger);
         close(stranger);
     }
     cr_assert_eq(host.refused, 1);
@@ -212,7 +212,7 @@ Test(server, members_and_loopback_may_come_and_strangers_are_reported_once)
     cr_assert_eq(host.lost, 0, "who was not let in is not lost");
     const int fds[] = {member, self, local};
     for (size_t i = 0; i < CT_COUNT(fds); i++) {
-        say(fds[i], "\x00\xCE\xF7\x85\x3C", 5);
+        write_fd(fds[i], "\x00\xCE\xF7\x85\x3C", 5);
         expect_value_at(fds[i], "k", "");
         close(fds[i]);
     }
@@ -229,7 +229,7 @@ Test(server, nobody_comes_in_before_the_members_are_known)
     cr_assert_eq(host_start_with("10.9.0.1", &options, &err), 0, "%s", err.text);
     int stranger = dial_from("10.9.0.1", "10.9.0.3");
     int member = dial_from("10.9.0.1", "10.9.0.2"), self = dial_from("10.9.0.1", "10.9.0.1");
-    say(member, "\x00\xCE\xF7\x85\x3C", 5);
+    write_fd(member, "\x00\xCE\xF7\x85\x3C", 5);
     for (int i = 0; i < 20; i++)
         host_turn(__FILE__, __LINE__, "they wait");
     cr_assert_eq(counts().clients, 0);
@@ -237,8 +237,8 @@ Test(server, nobody_comes_in_before_the_members_are_known)
     cr_assert_eq(ct_tcpstore_server_allow(host.server, names, 1, &err), CT_EUSAGE);
     cr_assert_eq(ct_tcpstore_server_allow(host.server, members, 1, &err), 0, "%s", err.text);
     expect_value_at(member, "k", "");
-    hear_end(stranger);
-    hear_end(self); /* no member, and its address is not loopback */
+    receive_end(stranger);
+    receive_end(self); /* no member, and its address is not loopback */
     cr_assert_eq(host.refused, 2);
     cr_assert_eq(counts().clients, 1);
     close(stranger);
@@ -254,8 +254,8 @@ Test(server, stopping_closes_everybody_and_reports_nobody)
     expect_value_at(a, "k", "");
     ct_tcpstore_server_stop(host.server);
     host.server = NULL;
-    hear_end(a);
-    hear_end(b);
+    receive_end(a);
+    receive_end(b);
     cr_assert_eq(host.lost, 0);
     close(a);
     close(b);

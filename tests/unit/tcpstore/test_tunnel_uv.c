@@ -24,7 +24,7 @@ Test(tunnel, clients_of_two_relays_and_of_the_server_share_a_store)
     tunnel_start_all();
     int a = tunnel_greet(0), b = tunnel_greet(1), c = dial();
 
-    say(c, "\x00\xCE\xF7\x85\x3C", 5);
+    write_fd(c, "\x00\xCE\xF7\x85\x3C", 5);
     ask_at(a, SET, "bb", "/k", "value");
     expect_value_at(a, "/k", "value");
     expect_value_at(b, "/k", "value");
@@ -46,10 +46,10 @@ Test(tunnel, a_wait_on_one_node_ends_with_a_set_on_another)
     struct ct_buf wait = {0};
 
     compose(&wait, WAIT, "nb", N(1), "/k");
-    say(a, wait.data, wait.size);
+    write_fd(a, wait.data, wait.size);
     HOST_UNTIL(counts().waiting == 1);
     ask_at(b, SET, "bb", "/k", "v");
-    hear(a, 1, NULL);
+    receive(a, 1, NULL);
     expect_value_at(a, "/k", "v");
     close(a);
     close(b);
@@ -78,10 +78,10 @@ Test(tunnel, the_end_of_a_client_is_told_as_it_was)
     int a = tunnel_greet(0);
     struct ct_buf wait = {0};
 
-    say(a, "\x0D\x2A\x00\x00\x00", 5);
-    hear(a, 4, NULL);
+    write_fd(a, "\x0D\x2A\x00\x00\x00", 5);
+    receive(a, 4, NULL);
     compose(&wait, WAIT, "nb", N(1), "never");
-    say(a, wait.data, wait.size);
+    write_fd(a, wait.data, wait.size);
     HOST_UNTIL(counts().waiting == 1);
     close(a);
     HOST_UNTIL(host.lost == 1);
@@ -105,14 +105,14 @@ Test(tunnel, who_breaks_the_rules_of_the_store_is_closed_and_nobody_else)
     tunnel_start_all();
     int good = tunnel_greet(0), bad = tunnel_dial(0);
 
-    say(bad, "GET / HTTP/1.1\r\n\r\n", 18);
-    hear_end(bad);
+    write_fd(bad, "GET / HTTP/1.1\r\n\r\n", 18);
+    receive_end(bad);
     cr_assert_eq(host.why.code, CT_EPROTOCOL, "%s", host.why.text);
     close(bad);
     for (int i = 0; i < 50; i++) { /* numbers are used again */
         bad = tunnel_dial(0);
-        say(bad, "\xff", 1);
-        hear_end(bad);
+        write_fd(bad, "\xff", 1);
+        receive_end(bad);
         close(bad);
     }
     expect_value_at(good, "k", "");
@@ -149,7 +149,7 @@ static void expect_refused(const struct ct_tcpstore_relay_options *options)
     tunnel_start_relay(0, &full);
     int a = tunnel_dial(0);
     HOST_UNTIL(tunnel.cut == 1);
-    hear_end(a);
+    receive_end(a);
     cr_assert_eq(counts().clients, 0);
     close(a);
 }
@@ -199,7 +199,7 @@ Test(tunnel, a_wait_under_way_outlives_a_broken_connection)
     struct ct_buf wait = {0};
 
     compose(&wait, WAIT, "nb", N(1), "/k");
-    say(a, wait.data, wait.size);
+    write_fd(a, wait.data, wait.size);
     HOST_UNTIL(counts().waiting == 1);
     for (int i = 1; i <= 3; i++) {
         cut_tunnels();
@@ -207,7 +207,7 @@ Test(tunnel, a_wait_under_way_outlives_a_broken_connection)
         expect_value_at(b, "other", "");
     }
     ask_at(b, SET, "bb", "/k", "v");
-    hear(a, 1, NULL);
+    receive(a, 1, NULL);
     expect_value_at(a, "/k", "v");
     cr_assert_eq(counts().clients, 2);
     cr_assert_eq(tunnel.cut + host.lost, 0);
@@ -220,7 +220,7 @@ Test(tunnel, a_wait_under_way_outlives_a_broken_connection)
 /* A megabyte there and back in requests under way, with a cut now here, now there. */
 Test(tunnel, no_byte_is_lost_or_doubled_when_connections_break)
 {
-    enum { SIZE = 1 << 20, PIECE = 50000 };
+    enum { SIZE = 1 << 20, PART = 50000 };
     tunnel_start_all();
     int a = tunnel_greet(0), b = tunnel_greet(0), cuts = 0;
     struct ct_buf set = {0}, get = {0}, back = {0};
@@ -232,20 +232,20 @@ Test(tunnel, no_byte_is_lost_or_doubled_when_connections_break)
     compose(&set, SET, "bb", "/k", value);
     compose(&get, GET, "b", "/k");
     expect_value_at(b, "other", "");
-    for (size_t at = 0; at < set.size; at += PIECE) {
-        say(a, set.data + at, CT_MIN((size_t)PIECE, set.size - at));
-        if (at / PIECE % 3 == 0) {
+    for (size_t at = 0; at < set.size; at += PART) {
+        write_fd(a, set.data + at, CT_MIN((size_t)PART, set.size - at));
+        if (at / PART % 3 == 0) {
             cut_tunnels();
             HOST_UNTIL(tunnel.broken == cuts + 1);
             expect_value_at(b, "other", ""); /* there is a connection again */
             cuts++;
         }
     }
-    say(a, get.data, get.size);
-    hear(a, 8, NULL);
-    for (size_t at = 0; at < SIZE; at += PIECE) {
-        hear(a, CT_MIN((size_t)PIECE, SIZE - at), &back);
-        if (at / PIECE % 3 == 0 && at + 4 * CT_TUNNEL_WINDOW < SIZE) {
+    write_fd(a, get.data, get.size);
+    receive(a, 8, NULL);
+    for (size_t at = 0; at < SIZE; at += PART) {
+        receive(a, CT_MIN((size_t)PART, SIZE - at), &back);
+        if (at / PART % 3 == 0 && at + 4 * CT_TUNNEL_WINDOW < SIZE) {
             cut_tunnels();
             HOST_UNTIL(tunnel.broken == cuts + 1);
             expect_value_at(b, "other", ""); /* there is a connection again */
@@ -292,8 +292,8 @@ Test(tunnel, a_lost_hub_ends_all_clients_and_the_next_one_finds_the_new_hub)
     const struct ct_endpoint place = *ct_tcpstore_hub_endpoint(tunnel.hub);
     ct_tcpstore_hub_stop(tunnel.hub);
     tunnel.hub = NULL;
-    hear_end(a);
-    hear_end(b);
+    receive_end(a);
+    receive_end(b);
     cr_assert_eq(tunnel.cut, 1, "the other relay had no clients");
     cr_assert_eq(counts().clients, 0);
     tunnel_start_hub_at(&place);
@@ -313,7 +313,7 @@ Test(tunnel, a_relay_that_stops_takes_its_clients_along)
     expect_value_at(b, "k", "");
     ct_tcpstore_relay_stop(tunnel.relays[0]);
     tunnel.relays[0] = NULL;
-    hear_end(a);
+    receive_end(a);
     HOST_UNTIL(counts().clients == 1);
     expect_value_at(b, "k", "");
     close(a);
@@ -354,16 +354,16 @@ static void rogue_close(struct ct_conn *conn, const struct ct_error *why)
 
 Test(tunnel, who_breaks_the_rules_of_the_tunnel_is_closed_and_nobody_else)
 {
-    static unsigned char piece[CT_WIRE_TUNNEL_BYTES];
+    static unsigned char part[CT_WIRE_TUNNEL_BYTES];
     const struct ct_message hello = {.type = CT_MSG_TUNNEL_HELLO,
                                      .tunnel_hello = {.generation = GENERATION, .job = "digits"}};
     const struct ct_message open = {.type = CT_MSG_TUNNEL_OPEN, .tunnel_open = {.number = 3}};
     const struct ct_message data = {.type = CT_MSG_TUNNEL_DATA,
-                                    .tunnel_data = {.number = 3, .data = {piece, sizeof piece}}};
+                                    .tunnel_data = {.number = 3, .data = {part, sizeof part}}};
     const struct ct_message high = {.type = CT_MSG_TUNNEL_OPEN,
                                     .tunnel_open = {.number = CT_TUNNEL_STREAMS}};
-    const struct ct_message taken = {.type = CT_MSG_TUNNEL_TAKEN,
-                                     .tunnel_taken = {.number = 3, .bytes = 1}};
+    const struct ct_message ack = {.type = CT_MSG_TUNNEL_ACK,
+                                   .tunnel_ack = {.number = 3, .bytes = 1}};
     const struct ct_message end = {.type = CT_MSG_TUNNEL_CLOSE,
                                    .tunnel_close = {.number = 3, .text = ""}};
     const struct ct_message *const rows[][5] = {
@@ -373,7 +373,7 @@ Test(tunnel, who_breaks_the_rules_of_the_tunnel_is_closed_and_nobody_else)
         {&hello, &end},               /* nor here */
         {&hello, &open, &open},       /* a number that is taken */
         {&hello, &high},              /* one that is too large */
-        {&hello, &open, &taken},      /* more room than there is */
+        {&hello, &open, &ack},        /* more room than there is */
         {&hello, &open, &end, &data}, /* after the end */
     };
     const struct ct_conn_callbacks callbacks = {rogue_open, rogue_message, rogue_close, NULL};
@@ -429,7 +429,7 @@ Test(tunnel, what_a_stream_keeps_is_charged_and_the_stream_ends_when_it_is_too_m
     host_start(&(struct ct_tcpstore_limits){.bytes = 1 << 20});
     tunnel_start_hub();
     int other = dial();
-    say(other, "\x00\xCE\xF7\x85\x3C", 5);
+    write_fd(other, "\x00\xCE\xF7\x85\x3C", 5);
     memset(value, 'v', VALUE);
     ask_at(other, SET, "bb", "k", value);
     ask_at(other, SET, "bb", "/k", "v");

@@ -111,6 +111,6 @@ int tunnel_greet(int index)
 {
     int fd = tunnel_dial(index);
 
-    say(fd, "\x00\xCE\xF7\x85\x3C", 5);
+    write_fd(fd, "\x00\xCE\xF7\x85\x3C", 5);
     return fd;
 }

@@ -26,7 +26,7 @@ void tunnel_on_cut(void *user, const struct ct_error *why);
 void tunnel_start_hub_at(const struct ct_endpoint *endpoint);
 void tunnel_start_hub(void);
 
-/* What a relay of the job would be given. */
+/* Return the options of a relay of the job. */
 struct ct_tcpstore_relay_options tunnel_relay_options(void);
 
 void tunnel_start_relay(int index, const struct ct_tcpstore_relay_options *options);

@@ -62,7 +62,7 @@ static int open_device(enum ct_device_kind kind, const struct ct_device_request 
 }
 
 /* Asked for by name it is an error; with a free choice the CPU computes, for the same reason. */
-static void tells(const struct ct_device_request *request, int code, const char *sentence)
+static void expect_both(const struct ct_device_request *request, int code, const char *sentence)
 {
     struct ct_error err = {0}, why = {0};
 
@@ -82,7 +82,7 @@ Test(plugin, each_way_to_lack_a_gpu_has_its_sentence)
         bool opened = strncmp(machines[i].sentence, "opened", 6) == 0;
         request.local_rank = machines[i].local_rank;
         (void)setenv(machines[i].name, machines[i].value, 1);
-        tells(&request, opened ? CT_EUNAVAILABLE : CT_EUNSUPPORTED, machines[i].sentence);
+        expect_both(&request, opened ? CT_EUNAVAILABLE : CT_EUNSUPPORTED, machines[i].sentence);
         (void)unsetenv(machines[i].name);
     }
 }
@@ -94,11 +94,12 @@ Test(plugin, gpus_that_are_hidden_are_named)
 
     (void)setenv("FAKECUDA_COUNT", "0", 1);
     (void)setenv("CUDA_VISIBLE_DEVICES", "7", 1);
-    tells(&request, CT_EUNSUPPORTED,
-          "NVIDIA's driver finds no GPU among those of CUDA_VISIBLE_DEVICES (7)");
+    expect_both(&request, CT_EUNSUPPORTED,
+                "NVIDIA's driver finds no GPU among those of CUDA_VISIBLE_DEVICES (7)");
     (void)setenv("CUDA_VISIBLE_DEVICES", "", 1);
-    tells(&request, CT_EUNSUPPORTED,
-          "NVIDIA's driver finds no GPU among those of CUDA_VISIBLE_DEVICES (which is empty)");
+    expect_both(
+        &request, CT_EUNSUPPORTED,
+        "NVIDIA's driver finds no GPU among those of CUDA_VISIBLE_DEVICES (which is empty)");
     (void)unsetenv("CUDA_VISIBLE_DEVICES");
     (void)unsetenv("FAKECUDA_COUNT");
 }
@@ -107,9 +108,10 @@ Test(plugin, a_build_without_cuda_says_how_to_build_with_it)
 {
     const struct ct_device_request request = {.library = "/nonexistent/libctrun_cuda.so"};
 
-    tells(&request, CT_EUNSUPPORTED,
-          "this ctrun was built without CUDA (there is no /nonexistent/libctrun_cuda.so): build it "
-          "where nvcc is, with make CUDA=1");
+    expect_both(
+        &request, CT_EUNSUPPORTED,
+        "this ctrun was built without CUDA (there is no /nonexistent/libctrun_cuda.so): build it "
+        "where nvcc is, with make CUDA=1");
 }
 
 Test(plugin, a_machine_without_a_driver_is_told_before_any_library_is_loaded)
@@ -117,7 +119,7 @@ Test(plugin, a_machine_without_a_driver_is_told_before_any_library_is_loaded)
     const struct ct_device_request request = {.library = "/etc/passwd",
                                               .driver = "libnodriver.so.1"};
 
-    tells(&request, CT_EUNSUPPORTED, "no NVIDIA driver found: libnodriver.so.1 is missing");
+    expect_both(&request, CT_EUNSUPPORTED, "no NVIDIA driver found: libnodriver.so.1 is missing");
 }
 
 Test(plugin, what_is_no_library_or_of_another_ctrun_is_refused)

@@ -14,7 +14,7 @@ const char *folder_path(const char *name);
 void folder_write(const char *path, const void *data, size_t size);
 struct ct_buf folder_read(const char *path);
 
-/* How many entries the directory `path` has whose names hold `part`. */
+/* Return the number of entries of the directory `path` whose names contain `part`. */
 int folder_count(const char *path, const char *part);
 
 #endif

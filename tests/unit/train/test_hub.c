@@ -62,7 +62,7 @@ Test(hub, what_is_written_reads_back)
 Test(hub, what_computes_something_else_is_refused)
 {
     static const struct {
-        const char *text, *says;
+        const char *text, *expected;
     } rows[] = {
         {"{\"model_type\": \"llama\"}", "model_type is \"llama\", GPT-2's is gpt2"},
         {"{\"activation_function\": \"relu\"}", "activation_function is \"relu\""},
@@ -79,7 +79,7 @@ Test(hub, what_computes_something_else_is_refused)
     for (size_t i = 0; i < CT_COUNT(rows); i++) {
         folder_write(path, rows[i].text, strlen(rows[i].text));
         cr_assert_eq(ct_hub_read(path, &hub, &err), CT_EDATA, "%s", rows[i].text);
-        cr_expect(strstr(err.text, rows[i].says) != NULL, "%s: %s", rows[i].says, err.text);
+        cr_expect(strstr(err.text, rows[i].expected) != NULL, "%s: %s", rows[i].expected, err.text);
     }
     cr_assert_eq(ct_hub_read("no/such", &hub, &err), CT_ENOINPUT);
     cr_assert_eq(hub.heads, 77, "untouched");

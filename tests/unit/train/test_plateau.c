@@ -24,7 +24,7 @@ Test(plateau, the_ratio_falls_when_the_rate_of_torch_does)
     ct_plateau_init(&plateau);
     cr_assert_eq(plateau.ratio, 1);
     for (size_t i = 0; i < CT_COUNT(losses); i++) {
-        ct_plateau_see(&plateau, &rule, 10 * (i + 1), losses[i]);
+        ct_plateau_observe(&plateau, &rule, 10 * (i + 1), losses[i]);
         cr_assert_eq(plateau.ratio, want[i], "evaluation %zu: %g, not %g", i, plateau.ratio,
                      want[i]);
     }
@@ -37,10 +37,10 @@ Test(plateau, an_evaluation_that_is_done_again_changes_nothing)
     ct_plateau_init(&once);
     ct_plateau_init(&again);
     for (uint64_t step = 1; step < 20; step++) {
-        ct_plateau_see(&once, &rule, step, 1);
-        ct_plateau_see(&again, &rule, step, 1);
-        ct_plateau_see(&again, &rule, step, 1);
-        ct_plateau_see(&again, &rule, step / 2, 0);
+        ct_plateau_observe(&once, &rule, step, 1);
+        ct_plateau_observe(&again, &rule, step, 1);
+        ct_plateau_observe(&again, &rule, step, 1);
+        ct_plateau_observe(&again, &rule, step / 2, 0);
         cr_assert_eq(again.ratio, once.ratio);
         cr_assert_eq(again.bad, once.bad);
         cr_assert_eq(again.best, once.best);
@@ -53,6 +53,6 @@ Test(plateau, a_ratio_below_the_least_is_not_raised)
     struct ct_plateau plateau = {.ratio = 0.1, .best = 1};
     const struct ct_plateau_rule hasty = {.factor = 0.5, .min_ratio = 0.2};
 
-    ct_plateau_see(&plateau, &hasty, 1, 2);
+    ct_plateau_observe(&plateau, &hasty, 1, 2);
     cr_assert_eq(plateau.ratio, 0.1);
 }

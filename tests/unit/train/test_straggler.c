@@ -33,7 +33,7 @@ static float compute_us(int rank, int slow, double jitter)
 }
 
 /* Let a world take a batch of steps. */
-static void take_steps(int world, int slow, double jitter)
+static void receive_steps(int world, int slow, double jitter)
 {
     float took[CT_STRAGGLER_BATCH] = {0}, room[WORLD];
 
@@ -58,12 +58,12 @@ Test(straggler, a_rank_of_half_the_speed_is_named_within_50_steps, .init = set_u
         for (int slow = 0; slow < world; slow++) {
             set_up();
             for (int i = 0; i < 20; i++)
-                take_steps(world, -1, 0.2);
+                receive_steps(world, -1, 0.2);
             cr_assert_not(ct_straggler_find(&straggler, &found));
             int steps = 0;
             do {
                 cr_assert_leq(steps += CT_STRAGGLER_BATCH, 50);
-                take_steps(world, slow, 0.2);
+                receive_steps(world, slow, 0.2);
             } while (!ct_straggler_find(&straggler, &found));
             cr_assert_eq(found.rank, slow);
             cr_assert_gt(found.share, CT_STRAGGLER_SHARE);
@@ -74,14 +74,14 @@ Test(straggler, a_rank_of_half_the_speed_is_named_within_50_steps, .init = set_u
 Test(straggler, ranks_of_equal_speed_are_none_however_their_steps_vary, .init = set_up)
 {
     for (int i = 0; i < 20000; i++) {
-        take_steps(4, -1, 2.0);
+        receive_steps(4, -1, 2.0);
         cr_assert_not(ct_straggler_find(&straggler, &found), "after %d batches: %d %% of rank %d",
                       i, found.share, found.rank);
     }
 }
 
 /* Two ranks of which the first is always last: a batch of equal steps. */
-static void take_equal(float cost_us, float took_us, int batches)
+static void receive_equal(float cost_us, float took_us, int batches)
 {
     float took[CT_STRAGGLER_BATCH], room[2];
 
@@ -96,11 +96,11 @@ static void take_equal(float cost_us, float took_us, int batches)
 
 Test(straggler, a_rank_that_is_always_last_by_a_little_is_none, .init = set_up)
 {
-    take_equal(900, 5000, 20); /* 18 per cent, but less than a millisecond */
+    receive_equal(900, 5000, 20); /* 18 per cent, but less than a millisecond */
     cr_assert_not(ct_straggler_find(&straggler, &found));
-    take_equal(1100, 12000, 20); /* more than a millisecond, but 9 per cent */
+    receive_equal(1100, 12000, 20); /* more than a millisecond, but 9 per cent */
     cr_assert_not(ct_straggler_find(&straggler, &found));
-    take_equal(1100, 9000, 20);
+    receive_equal(1100, 9000, 20);
     cr_assert(ct_straggler_find(&straggler, &found));
     cr_assert_eq(found.rank, 0);
     cr_assert_eq(found.share, 100);
@@ -109,9 +109,9 @@ Test(straggler, a_rank_that_is_always_last_by_a_little_is_none, .init = set_up)
 
 Test(straggler, a_few_long_waits_make_nobody_one, .init = set_up)
 {
-    take_equal(100, 1000, 2);
-    take_equal(5e6F, 5e6F, 1); /* others wait for its checkpoint */
-    take_equal(100, 1000, 3);
+    receive_equal(100, 1000, 2);
+    receive_equal(5e6F, 5e6F, 1); /* others wait for its checkpoint */
+    receive_equal(100, 1000, 3);
     cr_assert_not(ct_straggler_find(&straggler, &found));
 }
 
@@ -135,20 +135,20 @@ Test(straggler, steps_that_not_all_ranks_know_do_not_count, .init = set_up)
 Test(straggler, the_warm_up_makes_nobody_one, .init = set_up)
 {
     straggler.warmed_us = 0;
-    take_equal(20000, 50000, 13); /* 5.2 s */
+    receive_equal(20000, 50000, 13); /* 5.2 s */
     cr_assert_not(ct_straggler_find(&straggler, &found));
     cr_assert_eq(straggler.count, 4u, "%u", straggler.count);
-    take_equal(20000, 50000, 5);
+    receive_equal(20000, 50000, 5);
     cr_assert(ct_straggler_find(&straggler, &found));
 }
 
 /* Steps of 20 ms of which rank 0 costs 5, with the ranks on the nodes and as starved of cores as
  * they are. */
-static bool is_told(int cost_us)
+static bool is_reported(int cost_us)
 {
     straggler = (struct ct_straggler){0};
     straggler.warmed_us = CT_STRAGGLER_WARMUP_US;
-    take_equal((float)cost_us, 20000, 5);
+    receive_equal((float)cost_us, 20000, 5);
     return ct_straggler_find(&straggler, &found);
 }
 
@@ -156,15 +156,15 @@ Test(straggler, chance_on_oversubscribed_cores_makes_nobody_one, .init = set_up)
 {
     samples[0].starved = 0.25F;
     samples[1].starved = 0.10F;
-    cr_assert_not(is_told(5000));
+    cr_assert_not(is_reported(5000));
 }
 
 Test(straggler, a_rank_that_stands_out_on_oversubscribed_cores_is_one, .init = set_up)
 {
     samples[0].starved = 0.25F;
     samples[1].starved = 0.10F;
-    cr_assert_not(is_told(5900)); /* 5 ms by its starvation, less half of the other's 2 ms */
-    cr_assert(is_told(6100));
+    cr_assert_not(is_reported(5900)); /* 5 ms by its starvation, less half of the other's 2 ms */
+    cr_assert(is_reported(6100));
     cr_assert_eq(found.rank, 0);
     cr_assert_eq(found.cost, 30);
 }
@@ -172,7 +172,7 @@ Test(straggler, a_rank_that_stands_out_on_oversubscribed_cores_is_one, .init = s
 Test(straggler, a_rank_that_alone_is_starved_is_one, .init = set_up)
 {
     samples[0].starved = 0.25F; /* something else runs on its core */
-    cr_assert(is_told(5000));
+    cr_assert(is_reported(5000));
 }
 
 Test(straggler, the_cores_of_other_nodes_excuse_nobody, .init = set_up)

@@ -132,7 +132,7 @@ Test(weights, linear_weights_of_the_hub_are_turned_and_others_are_not)
     static const struct {
         const char *name;
         uint64_t out, in;
-        bool turned;
+        bool transposed;
     } tensors[] = {{"h.1.attn.c_attn.weight", 3 * WIDTH, WIDTH, true},
                    {"h.0.attn.c_proj.weight", WIDTH, WIDTH, true},
                    {"h.1.mlp.c_fc.weight", 4 * WIDTH, WIDTH, true},
@@ -151,8 +151,8 @@ Test(weights, linear_weights_of_the_hub_are_turned_and_others_are_not)
             char name[80];
 
             (void)snprintf(name, sizeof name, "%s%s", rows[i].prefix, tensors[j].name);
-            float there = tensors[j].turned ? stored(rows[i].file, name, column, row)
-                                            : stored(rows[i].file, name, row, column);
+            float there = tensors[j].transposed ? stored(rows[i].file, name, column, row)
+                                                : stored(rows[i].file, name, row, column);
             cr_assert_eq(here, there, "%s of %s: %g, not %g", name, rows[i].file, (double)here,
                          (double)there);
             cr_assert_neq(here, 0);
@@ -250,12 +250,13 @@ Test(weights, a_file_of_our_own_is_read_as_it_stands)
     gpt_deinit(&back);
 }
 
-static void expect_refusal(const struct gpt *gpt, size_t count, const char *path, const char *says)
+static void expect_refusal(const struct gpt *gpt, size_t count, const char *path,
+                           const char *expected)
 {
     struct ct_error err = {0};
 
-    cr_assert_neq(ct_weights_load(path, gpt->tensors, count, &err), 0, "%s", says);
-    cr_expect(strstr(err.text, says) != NULL, "\"%s\" is not in\n%s", says, err.text);
+    cr_assert_neq(ct_weights_load(path, gpt->tensors, count, &err), 0, "%s", expected);
+    cr_expect(strstr(err.text, expected) != NULL, "\"%s\" is not in\n%s", expected, err.text);
 }
 
 Test(weights, files_of_other_models_are_refused_by_name_and_shapes)
@@ -339,7 +340,7 @@ Test(weights, parts_hold_what_one_file_holds_and_the_last_save_counts)
 Test(weights, an_index_that_its_files_contradict_is_refused)
 {
     static const struct {
-        const char *index, *says;
+        const char *index, *expected;
     } rows[] = {
         {"{", "model.safetensors.index.json: no JSON: "},
         {"{\"weight_map\": {}}", "model.safetensors.index.json: has no weight_map"},
@@ -360,7 +361,7 @@ Test(weights, an_index_that_its_files_contradict_is_refused)
     for (size_t i = 0; i < CT_COUNT(rows); i++) {
         folder_write(folder_path("model.safetensors.index.json"), rows[i].index,
                      strlen(rows[i].index));
-        expect_refusal(&gpt, gpt.count, folder_path(""), rows[i].says);
+        expect_refusal(&gpt, gpt.count, folder_path(""), rows[i].expected);
     }
     gpt_deinit(&gpt);
 }

@@ -26,9 +26,9 @@ static void train(int world, const char *const words[])
 
 static void check(const char *group)
 {
-    const char *wish = getenv("TEST_EQUIVALENCE");
+    const char *mode = getenv("TEST_EQUIVALENCE");
 
-    equal_check(group, harness_root(), wish == NULL ? !SANITIZED : strcmp(wish, "few") != 0, train);
+    equal_check(group, harness_root(), mode == NULL ? !SANITIZED : strcmp(mode, "few") != 0, train);
 }
 
 #define EQUAL(group, shows) \

@@ -37,7 +37,7 @@ static void put_heartbeats(uint32_t count)
 }
 
 /* Read every frame that is whole; the steps must follow on `*next_step`. */
-static void take_heartbeats(uint64_t *next_step)
+static void receive_heartbeats(uint64_t *next_step)
 {
     struct ct_frame frame;
     struct ct_message message;
@@ -56,14 +56,14 @@ static void take_heartbeats(uint64_t *next_step)
 Test(frame, a_stream_cut_into_pieces_of_any_one_size_gives_the_same_frames)
 {
     put_heartbeats(5);
-    for (size_t piece = 1; piece <= out.size; piece++) {
+    for (size_t part = 1; part <= out.size; part++) {
         uint64_t steps = 0;
         ct_frame_reader_deinit(&reader);
         ct_frame_reader_init(&reader, CT_FROM_NODE, CT_WIRE_VALUE);
-        for (size_t at = 0; at < out.size; at += piece) {
-            size_t size = CT_MIN(piece, out.size - at);
+        for (size_t at = 0; at < out.size; at += part) {
+            size_t size = CT_MIN(part, out.size - at);
             cr_assert_eq(ct_frame_reader_push(&reader, out.data + at, size), 0);
-            take_heartbeats(&steps);
+            receive_heartbeats(&steps);
         }
         cr_assert_eq(steps, 5);
         cr_assert_not(ct_frame_reader_inside(&reader));
@@ -83,9 +83,9 @@ Test(frame, pieces_of_random_sizes_give_the_same_frames)
         cr_assert_eq(ct_frame_reader_push(&reader, out.data + at, size), 0);
         at += size;
         if (rng_chance(&rng, 500))
-            take_heartbeats(&steps);
+            receive_heartbeats(&steps);
     }
-    take_heartbeats(&steps);
+    receive_heartbeats(&steps);
     cr_assert_eq(steps, 500);
 }
 
@@ -96,10 +96,10 @@ Test(frame, the_reader_knows_whether_it_stands_inside_a_frame)
     put_heartbeats(1);
     cr_assert_not(ct_frame_reader_inside(&reader));
     ct_frame_reader_push(&reader, out.data, 1);
-    take_heartbeats(&steps);
+    receive_heartbeats(&steps);
     cr_assert(ct_frame_reader_inside(&reader));
     ct_frame_reader_push(&reader, out.data + 1, out.size - 1);
-    take_heartbeats(&steps);
+    receive_heartbeats(&steps);
     cr_assert_not(ct_frame_reader_inside(&reader));
 }
 

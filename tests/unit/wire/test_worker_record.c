@@ -42,7 +42,7 @@ Test(worker_record, the_agent_sees_section_step_and_calls)
     ct_worker_record_entered(group, 5);
     ct_worker_record_completed(group, 4);
     ct_worker_record_wait(group, 5, 2000);
-    ct_worker_record_words(group, "all_reduce of 10 F32");
+    ct_worker_record_text(group, "all_reduce of 10 F32");
     ct_worker_record_heartbeat(group, 3000, 7, 2);
     ct_worker_record_read(seen, &view);
     cr_assert(view.opened);
@@ -56,7 +56,7 @@ Test(worker_record, the_agent_sees_section_step_and_calls)
     cr_assert_eq(call->since_ns, 2000u);
     cr_assert_eq(call->awaited, 2);
     cr_assert_str_eq(call->name, "world/1");
-    cr_assert_str_eq(call->words, "all_reduce of 10 F32");
+    cr_assert_str_eq(call->text, "all_reduce of 10 F32");
     ct_worker_record_woke(group);
     ct_worker_record_group_free(group);
     ct_worker_record_read(seen, &view);
@@ -113,7 +113,7 @@ Test(worker_record, groups_beyond_the_slots_go_unrecorded_and_a_freed_slot_is_as
     cr_assert_null(ct_worker_record_group_new(NULL, "no agent", 0, 1));
     ct_worker_record_entered(groups[3], 9);
     ct_worker_record_wait(groups[3], 9, 5);
-    ct_worker_record_words(groups[3], "barrier");
+    ct_worker_record_text(groups[3], "barrier");
     ct_worker_record_group_free(groups[3]);
     cr_assert_eq(
         ct_worker_record_group_new(own, "a name that is longer than the room for it", 0, 1),
@@ -121,7 +121,7 @@ Test(worker_record, groups_beyond_the_slots_go_unrecorded_and_a_freed_slot_is_as
     ct_worker_record_read(seen, &view);
     cr_assert_eq(view.groups[3].entered, 0u);
     cr_assert_eq(view.groups[3].waiting, 0u);
-    cr_assert_str_eq(view.groups[3].words, "");
+    cr_assert_str_eq(view.groups[3].text, "");
     cr_assert_str_eq(view.groups[3].name, "a name that is longer than the ");
 }
 
@@ -165,8 +165,8 @@ Test(worker_record, whatever_lies_in_the_page_reads_as_something_well_formed)
         for (uint32_t i = 0; i < view.group_count; i++) {
             cr_assert_geq(view.groups[i].awaited, -1);
             cr_assert_lt(strlen(view.groups[i].name), sizeof view.groups[i].name);
-            cr_assert_lt(strlen(view.groups[i].words), sizeof view.groups[i].words);
-            for (const char *at = view.groups[i].words; *at != '\0'; at++)
+            cr_assert_lt(strlen(view.groups[i].text), sizeof view.groups[i].text);
+            for (const char *at = view.groups[i].text; *at != '\0'; at++)
                 cr_assert(*at >= ' ' && *at <= '~', "it is printed on a terminal");
         }
         uint32_t us[200];
@@ -199,7 +199,7 @@ static void *write_on(void *argument)
         ct_worker_record_at(own, CT_RECORD_STEP, i, i * 1000);
         ct_worker_record_entered(group, i);
         ct_worker_record_wait(group, i, i);
-        ct_worker_record_words(group, "all_reduce");
+        ct_worker_record_text(group, "all_reduce");
         ct_worker_record_heartbeat(group, i, i, 1);
         ct_worker_record_woke(group);
         ct_worker_record_completed(group, i);

@@ -57,10 +57,10 @@ void agent_core_init(struct agent_core *core, const struct agent_settings *setti
         .dismissed = dismissed,
         .quiesce_ms = UINT64_MAX,
         .drain_ms = UINT64_MAX,
-        .parting_ms = UINT64_MAX,
+        .revoke_ms = UINT64_MAX,
         .answer_ms = UINT64_MAX,
         .held_ms = UINT64_MAX,
-        .look_ms = UINT64_MAX,
+        .poll_ms = UINT64_MAX,
     };
 }
 
@@ -92,8 +92,8 @@ uint64_t agent_core_step(struct agent_core *core, const struct agent_view *view,
 
 uint64_t agent_core_deadline(const struct agent_core *core)
 {
-    const uint64_t all[] = {core->quiesce_ms, core->drain_ms, core->parting_ms,
-                            core->answer_ms,  core->held_ms,  core->look_ms};
+    const uint64_t all[] = {core->quiesce_ms, core->drain_ms, core->revoke_ms,
+                            core->answer_ms,  core->held_ms,  core->poll_ms};
     uint64_t first = UINT64_MAX;
 
     for (size_t i = 0; i < CT_COUNT(all); i++)
@@ -127,7 +127,7 @@ static void print_event(const struct agent_event *event, struct ct_buf *to)
         (void)ct_buf_printf(to, " g%" PRIu64, event->generation);
         break;
     case AGENT_ON_READY:
-    case AGENT_ON_HEALED:
+    case AGENT_ON_RECOVERED:
         (void)ct_buf_printf(to, " %" PRIu32 " g%" PRIu64, event->local_rank, event->generation);
         break;
     case AGENT_ON_FAILURE:

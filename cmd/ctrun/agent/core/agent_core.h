@@ -2,8 +2,8 @@
  * its workers, signals, and the end of the job. No clock, no process, no socket: node_uv.c turns
  * callbacks into events and actions into calls; tests/sim runs it beside the cores of rendezvous.
  *
- * The phase is the node's position among the rounds. `asked` is the generation that is being made
- * and not promised yet, `running` the one that was sent to the workers.
+ * The phase is the node's position among the rounds. `requested` is the generation that is being
+ * made and not promised yet, `running` the one that was sent to the workers.
  *
  *              PREPARE                            ROUND
  *      IDLE -------------------> PROMISED ---------------------------> RUNNING
@@ -85,11 +85,11 @@ struct agent_held {
 /* An event. Zero-initialise; the fields of each kind:
  *
  *   PREPARE      generation, at_boundary        READY      local_rank, generation, able, held
- *   REVOKE       generation                     HEALED     local_rank, generation
+ *   REVOKE       generation                     RECOVERED  local_rank, generation
  *   ROUND        generation                     LEFT       local_rank
  *   RELEASED     alone: it was the last node    FINISHED   well: all ended with 0 by themselves
  *   OVER         generation, status, code,      PUBLISH    local_rank, generation, held.step
- *                by_user: somebody stopped it   PUBLISHED  generation, held.step, code, text
+ *                by_user: a user stopped it     PUBLISHED  generation, held.step, code, text
  *   FAILED       code                           SIGNAL     signal
  *   LINK         up
  *   FAILURE, CASUALTY  local_rank, end, code (that it announced), killed (by our SIGKILL), and of
@@ -143,7 +143,7 @@ struct agent_core {
     bool *dismissed; /* of each slot: its worker was given up, operand of DISMISS; the caller's */
 
     /* rounds */
-    uint64_t asked;         /* generation to promise, 0: none */
+    uint64_t requested;     /* generation to promise, 0: none */
     uint64_t promised;      /* the last one that was promised, 0: none since the last round */
     uint64_t offered;       /* the last one for which a port was reserved */
     uint64_t round;         /* the last one that was committed, 0: none */
@@ -169,24 +169,24 @@ struct agent_core {
     const char *answer_text; /* ... and why */
 
     /* stopping */
-    bool linked;      /* there is a link to the rendezvous ... */
-    bool link_up;     /* ... and it answers */
-    bool link_closes; /* UNLINKED is still to come */
-    bool asked_for;   /* somebody has asked for the end of this node's workers */
-    int stopped_by;   /* the first signal, 0: none */
-    int stop_signal;  /* operand of STOP */
+    bool linked;        /* there is a link to the rendezvous ... */
+    bool link_up;       /* ... and it answers */
+    bool link_closes;   /* UNLINKED is still to come */
+    bool end_requested; /* somebody has asked for the end of this node's workers */
+    int stopped_by;     /* the first signal, 0: none */
+    int stop_signal;    /* operand of STOP */
     enum ct_rdzv_leave leave;
     bool requeue;           /* that signal wants the job queued again */
-    bool hurry;             /* nothing is waited for any more */
+    bool forced;            /* nothing is waited for any more */
     uint32_t stopped_count; /* workers that ran then */
     uint64_t stopped_at_ms;
-    uint64_t drain_ms;   /* when to stop waiting for a step boundary; UINT64_MAX: untimed */
-    uint64_t parting_ms; /* when the round of stopping workers is over; likewise */
-    uint64_t answer_ms;  /* when to stop waiting for the rendezvous' agreement; likewise */
+    uint64_t drain_ms;  /* when to stop waiting for a step boundary; UINT64_MAX: untimed */
+    uint64_t revoke_ms; /* when the round of stopping workers is over; likewise */
+    uint64_t answer_ms; /* when to stop waiting for the rendezvous' agreement; likewise */
     uint64_t held_signals;
     uint64_t held_ms;   /* when they take effect */
     uint64_t forwarded; /* operand of FORWARD */
-    int signal;         /* operand of SAY_NEEDED */
+    int signal;         /* operand of REPORT_NEEDED */
 
     /* the end */
     bool released;              /* from a job that goes on */
@@ -199,19 +199,19 @@ struct agent_core {
     int status;        /* ctrun's exit status */
     uint64_t ended_ms; /* when the outcome was known; later while it stays */
     uint64_t gone_ms;  /* when no worker ran any more; 0: not yet */
-    uint64_t look_ms;  /* when to look again whether others have left; UINT64_MAX: untimed */
+    uint64_t poll_ms;  /* when to look again whether others have left; UINT64_MAX: untimed */
 };
 
-/* A core that is IDLE and LIVE. The arrays have `settings->slots` zeroed elements and outlive it.
- */
+/* Initialise a core that is IDLE and LIVE. The arrays have `settings->slots` zeroed elements and
+ * outlive it. */
 void agent_core_init(struct agent_core *core, const struct agent_settings *settings,
                      struct ct_survivor *survivors, bool *dismissed);
 
-/* One event; returns the actions. */
+/* Handle one event; returns the set of actions. */
 uint64_t agent_core_step(struct agent_core *core, const struct agent_view *view,
                          const struct agent_event *event);
 
-/* When to feed TICK at the latest; UINT64_MAX when nothing is timed. */
+/* Return the time at which TICK is due, in ms; UINT64_MAX if none is. */
 uint64_t agent_core_deadline(const struct agent_core *core);
 
 /* Return whether workers act in the newest round, with no request open but a step boundary. */
@@ -220,8 +220,8 @@ bool agent_core_acts(const struct agent_core *core);
 /* Return whether the outcome is known. */
 bool agent_core_is_ending(const struct agent_core *core);
 
-/* "prepare g2 at a step boundary: REVOKE g1, STOP by 15": the lines of logs at debug level, of the
- * simulator's trace and of transcripts. `actions` is what the step has returned. */
+/* Append one line, "prepare g2 at a step boundary: REVOKE g1, STOP by 15", as in debug logs, the
+ * simulator's trace and transcripts. `actions` is the result of agent_core_step. */
 void agent_step_print(const struct agent_core *core, const struct agent_event *event,
                       uint64_t actions, struct ct_buf *to);
 

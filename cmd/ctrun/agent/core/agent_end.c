@@ -9,8 +9,8 @@ enum {
     HOLD_MS = 200,        /* all processes of a Slurm step get a signal within so long */
     STOP_ANSWER_MS = 500, /* how long a stop waits for the rendezvous to agree */
     LEFT_MS = 200,        /* what a worker that has left has sent arrives within so long */
-    LINGER_LOOK_MS = 5,   /* how often to look whether other nodes have left */
-    STAY_LOOK_MS = 100,   /* how often, whether a job that went on is over */
+    WAIT_POLL_MS = 5,     /* how often to look whether other nodes have left */
+    STAY_POLL_MS = 100,   /* how often, whether a job that went on is over */
     SIGNALS = 64,
 };
 
@@ -28,7 +28,7 @@ static void end_workers(struct agent_turn *turn)
 
 static void revoke_all(struct agent_turn *turn)
 {
-    turn->core->parting_ms = UINT64_MAX;
+    turn->core->revoke_ms = UINT64_MAX;
     turn->core->revoked = UINT64_MAX - 1;
     agent_do(turn, AGENT_DO_REVOKE);
 }
@@ -48,8 +48,8 @@ static void stop_in_order(struct agent_turn *turn)
     struct agent_core *core = turn->core;
 
     core->drain_ms = UINT64_MAX;
-    if (core->parting_ms == UINT64_MAX)
-        core->parting_ms = turn->view->now_ms + core->settings.grace_ms / 2;
+    if (core->revoke_ms == UINT64_MAX)
+        core->revoke_ms = turn->view->now_ms + core->settings.grace_ms / 2;
     end_workers(turn);
 }
 
@@ -57,8 +57,8 @@ void agent_part(struct agent_turn *turn)
 {
     struct agent_core *core = turn->core;
 
-    if (core->parting_ms != UINT64_MAX)
-        core->parting_ms = CT_MIN(core->parting_ms, turn->view->now_ms + LEFT_MS);
+    if (core->revoke_ms != UINT64_MAX)
+        core->revoke_ms = CT_MIN(core->revoke_ms, turn->view->now_ms + LEFT_MS);
 }
 
 /* A worker that was to stop may have failed instead. */
@@ -68,7 +68,7 @@ void agent_count_unstopped(struct agent_turn *turn)
     const struct agent_event *event = turn->event;
     int signal = core->stopped_by != 0 ? core->stopped_by : AGENT_SIGTERM;
 
-    if (!core->asked_for)
+    if (!core->end_requested)
         return;
     core->killed += event->killed;
     if (event->killed || ct_exit_is_stop(event->end, event->code, signal, core->settings.native))
@@ -86,7 +86,7 @@ static void drain(struct agent_turn *turn)
 {
     struct agent_core *core = turn->core;
 
-    core->asked_for = true;
+    core->end_requested = true;
     if (ct_host_boundary_comes(core->link_up, agent_lives_on(turn))) {
         agent_become(core, AGENT_DRAINING);
         core->drain_ms = turn->view->now_ms + core->settings.grace_ms;
@@ -112,7 +112,7 @@ static void on_drain_late(struct agent_turn *turn)
 {
     struct agent_core *core = turn->core;
 
-    agent_do(turn, AGENT_DO_SAY_DRAIN_LATE);
+    agent_do(turn, AGENT_DO_REPORT_DRAIN_LATE);
     stop_at_once(turn);
     if (core->stopped_by != 0)
         agent_become(core, AGENT_STOPPING);
@@ -123,7 +123,7 @@ void agent_stop(struct agent_turn *turn, int signal, enum ct_rdzv_leave how)
     struct agent_core *core = turn->core;
 
     core->stopped_by = signal;
-    core->asked_for = true;
+    core->end_requested = true;
     core->stopped_at_ms = turn->view->now_ms;
     core->stopped_count = turn->view->running ? core->settings.slots : 0;
     core->leave = how;
@@ -138,11 +138,11 @@ void agent_stop(struct agent_turn *turn, int signal, enum ct_rdzv_leave how)
 }
 
 /* Nothing is waited for any more. */
-static void hurry(struct agent_turn *turn)
+static void force_end(struct agent_turn *turn)
 {
     struct agent_core *core = turn->core;
 
-    core->hurry = true;
+    core->forced = true;
     core->drain_ms = UINT64_MAX;
     if (core->life == AGENT_DRAINING)
         agent_become(core, AGENT_STOPPING);
@@ -159,12 +159,12 @@ static void on_end_signal(struct agent_turn *turn, int signal)
     struct agent_core *core = turn->core;
     bool leaves = core->settings.elastic && signal != AGENT_SIGINT;
 
-    if (core->stays && !core->hurry && !core->warned) {
+    if (core->stays && !core->forced && !core->warned) {
         core->warned = true;
         core->signal = signal;
-        agent_do(turn, AGENT_DO_SAY_NEEDED);
+        agent_do(turn, AGENT_DO_REPORT_NEEDED);
     } else if (core->stopped_by != 0 || core->life >= AGENT_ENDING) {
-        hurry(turn);
+        force_end(turn);
     } else {
         agent_stop(turn, signal, leaves ? CT_RDZV_LEAVE_DRAIN : CT_RDZV_LEAVE_STOP);
     }
@@ -300,7 +300,7 @@ static int outcome(const struct agent_core *core)
 }
 
 /* Has somebody asked for it, on this node or another? */
-static bool is_asked_for(const struct agent_core *core)
+static bool is_requested_end(const struct agent_core *core)
 {
     return core->error_code == 0 && (core->stopped_by != 0 || core->result_code == CT_EREQUEUE ||
                                      (core->result_code == CT_ECLOSED && core->by_user));
@@ -316,8 +316,8 @@ static void end(struct agent_turn *turn)
     core->status = outcome(core);
     core->quiesce_ms = core->answer_ms = UINT64_MAX;
     agent_do(turn, AGENT_DO_NOTE_END);
-    core->asked_for |= is_asked_for(core) || core->released;
-    if (is_asked_for(core))
+    core->end_requested |= is_requested_end(core) || core->released;
+    if (is_requested_end(core))
         stop_in_order(turn);
     else
         stop_at_once(turn);
@@ -395,7 +395,7 @@ static void host(struct agent_turn *turn)
     struct agent_core *core = turn->core;
     const struct ct_host_view view = {
         .alone = core->settings.alone,
-        .hurry = core->hurry,
+        .forced = core->forced,
         .released = core->released,
         .jobs = turn->view->jobs,
         .links = turn->view->links,
@@ -405,17 +405,17 @@ static void host(struct agent_turn *turn)
     switch (ct_host_next(&view)) {
     case CT_HOST_STAY:
         core->ended_ms = turn->view->now_ms; /* the others' time to leave begins later */
-        core->look_ms = turn->view->now_ms + STAY_LOOK_MS;
+        core->poll_ms = turn->view->now_ms + STAY_POLL_MS;
         if (!core->stays)
-            agent_do(turn, AGENT_DO_SAY_STAYS);
+            agent_do(turn, AGENT_DO_REPORT_STAYS);
         core->stays = true;
         break;
-    case CT_HOST_LINGER:
-        core->look_ms = turn->view->now_ms + LINGER_LOOK_MS;
-        agent_do(turn, AGENT_DO_SAY_LINGERS);
+    case CT_HOST_WAIT:
+        core->poll_ms = turn->view->now_ms + WAIT_POLL_MS;
+        agent_do(turn, AGENT_DO_REPORT_WAITS);
         break;
     case CT_HOST_CLOSE:
-        core->look_ms = UINT64_MAX;
+        core->poll_ms = UINT64_MAX;
         agent_become(core, AGENT_STOPPED);
         agent_do(turn, AGENT_DO_STOP_SERVER);
         break;
@@ -435,11 +435,11 @@ void agent_advance(struct agent_turn *turn)
 
     /* The job is stopped here; the rendezvous has a moment to say so to everybody. */
     if (core->life == AGENT_STOPPING && !turn->view->running &&
-        (core->answer_ms == UINT64_MAX || core->hurry))
-        core->answer_ms = core->hurry ? now_ms : now_ms + STOP_ANSWER_MS;
+        (core->answer_ms == UINT64_MAX || core->forced))
+        core->answer_ms = core->forced ? now_ms : now_ms + STOP_ANSWER_MS;
     if (core->life == AGENT_ENDING && !core->link_closes && !turn->view->running) {
         core->gone_ms = now_ms;
-        core->parting_ms = UINT64_MAX;
+        core->revoke_ms = UINT64_MAX;
         agent_become(core, AGENT_FLUSHING);
         agent_do(turn, AGENT_DO_FLUSH);
     }
@@ -456,7 +456,7 @@ void agent_end_tick(struct agent_turn *turn)
         act_on_held(turn);
     if (core->drain_ms <= now_ms)
         on_drain_late(turn);
-    if (core->parting_ms <= now_ms)
+    if (core->revoke_ms <= now_ms)
         revoke_all(turn);
     if (core->life == AGENT_STOPPING && core->answer_ms <= now_ms)
         end(turn); /* the rendezvous did not answer the stop */

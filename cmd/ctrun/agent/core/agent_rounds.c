@@ -33,7 +33,7 @@ static void promise(struct agent_turn *turn, uint64_t generation)
         core->best = (struct agent_held){best->lineage, best->step, best->digest};
     core->untouched =
         core->round != 0 && ct_survivors_untouched(survivors(turn), slots(turn), core->round);
-    core->asked = 0;
+    core->requested = 0;
     core->promised = generation;
     core->quiesce_ms = UINT64_MAX;
     agent_enter(core, AGENT_PROMISED);
@@ -66,7 +66,7 @@ static void try_promise(struct agent_turn *turn)
         promise(turn, core->promised);
         return;
     }
-    if (core->asked == 0)
+    if (core->requested == 0)
         return;
     for (uint32_t i = 0; i < slots(turn); i++) {
         if (is_in_round(turn, i))
@@ -74,7 +74,7 @@ static void try_promise(struct agent_turn *turn)
         alive += turn->view->alive[i];
     }
     if (alive > 0)
-        promise(turn, core->asked);
+        promise(turn, core->requested);
 }
 
 /* ---- the end of a round --------------------------------------------------------------------- */
@@ -115,7 +115,7 @@ void agent_on_prepare(struct agent_turn *turn)
     struct agent_core *core = turn->core;
     const struct agent_event *event = turn->event;
 
-    core->asked = event->generation;
+    core->requested = event->generation;
     core->promised = core->offered = 0;
     if (!turn->view->running) {
         promise(turn, event->generation);
@@ -272,17 +272,17 @@ void agent_on_ready(struct agent_turn *turn)
     try_promise(turn);
 }
 
-void agent_on_healed(struct agent_turn *turn)
+void agent_on_recovered(struct agent_turn *turn)
 {
     struct agent_core *core = turn->core;
     uint64_t generation = turn->event->generation;
     struct ct_survivor *survivor = &survivors(turn)[turn->event->local_rank];
 
     survivor->idle = false;
-    survivor->healed = generation;
+    survivor->recovered = generation;
     if (core->linked && core->running == generation &&
-        ct_survivors_healed(survivors(turn), slots(turn), generation))
-        agent_do(turn, AGENT_DO_SEND_HEALED);
+        ct_survivors_recovered(survivors(turn), slots(turn), generation))
+        agent_do(turn, AGENT_DO_SEND_RECOVERED);
 }
 
 static void forget(struct agent_turn *turn, uint32_t local_rank)
@@ -309,8 +309,8 @@ void agent_on_finished(struct agent_turn *turn)
     core->running = 0;
     if (core->linked && turn->event->well && core->finished != 0)
         agent_do(turn, AGENT_DO_SEND_DONE);
-    if (core->linked && core->asked != 0)
-        promise(turn, core->asked);
+    if (core->linked && core->requested != 0)
+        promise(turn, core->requested);
     else if (core->phase == AGENT_PROMISED)
         try_promise(turn);
     else if (core->phase == AGENT_WAITING && core->life < AGENT_STOPPING)

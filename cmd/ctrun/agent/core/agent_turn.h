@@ -20,7 +20,7 @@ static inline void agent_do(struct agent_turn *turn, enum agent_action action)
     turn->actions |= 1ull << action;
 }
 
-/* To another phase or life, or the same; aborts at a move that agent.def does not list. */
+/* Move to another phase or life, or stay; aborts at a move that agent.def does not list. */
 void agent_enter(struct agent_core *core, enum agent_phase phase);
 void agent_become(struct agent_core *core, enum agent_life life);
 
@@ -30,30 +30,31 @@ void agent_become(struct agent_core *core, enum agent_life life);
 
 /* ---- agent_rounds.c ---- */
 
-/* Do workers run that can live on without this round? */
+/* Return whether workers run that can survive the end of this round. */
 bool agent_lives_on(const struct agent_turn *turn);
 
-/* Has a worker that is leaving its round had its time? */
+/* Handle the deadline of workers that are leaving their round. */
 void agent_quiesce_tick(struct agent_turn *turn);
 
 /* ---- agent_end.c ---- */
 
-/* A worker was ended by this signal. True: it was meant for the whole job, and is acted on. */
+/* Handle a worker's end by this signal. True: the signal was meant for the whole job, and is acted
+ * on. */
 bool agent_claims_signal(struct agent_turn *turn, int signal);
 
 /* Stop because of this signal: the job, or this node alone (CT_RDZV_LEAVE_DRAIN). */
 void agent_stop(struct agent_turn *turn, int signal, enum ct_rdzv_leave how);
 
-/* A worker ended badly: count it if it was to stop and has not. */
+/* Count a worker that ended badly although it was to stop. */
 void agent_count_unstopped(struct agent_turn *turn);
 
-/* A worker has left: those that stop with it may wait for it in vain. */
+/* Handle a worker that has left: others that stop with it may wait for it in vain. */
 void agent_part(struct agent_turn *turn);
 
-/* What time has made due. */
+/* Handle the deadlines that have passed. */
 void agent_end_tick(struct agent_turn *turn);
 
-/* After every event: the next step of the end that is possible now. */
+/* Advance the end of the node as far as possible now; called after every event. */
 void agent_advance(struct agent_turn *turn);
 
 #endif
