@@ -281,7 +281,7 @@ TEST_OBJECTS_unit_cuda := $(HOST_KERNELS) $(call hostgpu,$(wildcard lib/tensor/c
 # NCCL's and NVML's types are declared by those who load them; tests compare them with the headers, where there are.
 $(BUILD)/obj/tests/unit/coll/test_nccl.o $(BUILD)/obj/tests/unit/launch/test_nvml.o: CPPFLAGS += $(CUDA_HOME:%=-isystem %/include)
 
-$(TEST_TOOLS): $(call objects,$(filter-out tests/lib/proc.c tests/lib/equal%,$(wildcard tests/lib/*.c)))
+$(TEST_TOOLS): $(call objects,$(filter-out tests/lib/proc.c tests/lib/equal%,$(wildcard tests/lib/*.c)) $(call sources,tests/lib/cluster))
 	@mkdir -p $(@D)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
@@ -352,7 +352,7 @@ $(BUILD)/tests/sim: $(call objects,$(call sources,tests/sim)) $(TEST_TOOLS) $(ca
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(SIM_WRAP) $(call libs,agent) -o $@
 SOAK := $(BUILD)/tests/soak
-$(SOAK): $(call objects,$(call sources,tests/soak)) $(call archives,base)
+$(SOAK): $(call objects,$(call sources,tests/soak)) $(TEST_TOOLS) $(call archives,base)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(call libs,base) -o $@
 
@@ -361,7 +361,7 @@ BENCHES := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/*.
 ifeq ($(MODE),release)
 $(E2E): | $(BUILD)/bench/gemm
 endif
-$(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(call archives,$(MODULES))
+$(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(TEST_TOOLS) $(call archives,$(MODULES))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(call libs,$(MODULES)) -ldl -o $@
 

@@ -4,42 +4,37 @@
 #include "cluster.h"
 #include "e2e.h"
 #include "preload/interpose.h"
-#include "relay.h"
 
 #include "base/assert.h"
+#include "cluster/job.h"
+#include "cluster/relay.h"
+#include "cluster/status.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-enum { ENDPOINT_BYTES = 64 };
-
 static struct {
-    struct proc daemon;
-    struct proc nodes[DRILL_NODES];
-    char endpoint[ENDPOINT_BYTES]; /* "" before the first start of the daemon */
-    int host;                      /* of the daemon */
-    char report[8192];             /* the newest */
-    char status[32];               /* where the newest one tells its state */
-    int daemons;                   /* that were started */
-    char key[PATH_MAX];
-    const char *const *start_by; /* NULL: nothing */
-    char sleeper[PATH_MAX];      /* written once: agents look at it while others are started */
+    struct job job;
+    int seat;          /* of the newest daemon */
+    bool started;      /* a daemon has been */
+    char report[8192]; /* the newest */
+    char folder[PATH_MAX];
+    char sleeper[PATH_MAX]; /* written once: agents look at it while others are started */
 } drill;
 
 void drill_enter(void)
 {
     e2e_enter();
     memset(&drill, 0, sizeof drill);
+    cr_assert_not_null(getcwd(drill.folder, sizeof drill.folder));
+    job_init(&drill.job, cluster_hosts(), getenv("TEST_PROGRAMS"), drill.folder);
     (void)snprintf(drill.sleeper, sizeof drill.sleeper, "%s",
                    e2e_script("sleeper", "#!/bin/sh\nat=pid.$CTRUN_GENERATION.$RANK\n"
                                          "echo $$ > $at.new && mv $at.new $at\nexec sleep 600\n"));
@@ -48,9 +43,9 @@ void drill_enter(void)
 /* For who looks into a test that fails: TEST_SHOW=1 shows what the programs said. */
 static void show(struct proc *proc)
 {
-    if (getenv("TEST_SHOW") == NULL)
+    if (proc->pid <= 0 || getenv("TEST_SHOW") == NULL)
         return;
-    if (proc->status < 0) {
+    if (process_runs(proc)) {
         (void)kill(proc->pid, SIGKILL);
         (void)proc_finish(proc, 5);
     }
@@ -58,20 +53,13 @@ static void show(struct proc *proc)
                   ct_buf_str(&proc->text));
 }
 
-/* A slot that was never used has no descriptor to close. */
-static void end(struct proc *proc)
-{
-    if (proc->pid <= 0)
-        return;
-    show(proc);
-    proc_free(proc);
-}
-
 void drill_leave(void)
 {
-    for (int i = 0; i < DRILL_NODES; i++)
-        end(&drill.nodes[i]);
-    end(&drill.daemon);
+    for (int i = 0; i < JOB_SLOTS; i++)
+        show(&drill.job.agents[i]);
+    for (int i = 0; i < JOB_SEATS; i++)
+        show(&drill.job.seats[i].daemon);
+    job_end(&drill.job);
     relay_stop();
     cluster_down();
     e2e_leave();
@@ -79,25 +67,9 @@ void drill_leave(void)
 
 /* ---- starting ------------------------------------------------------------------------------- */
 
-enum { WORDS_MAX = 48 };
-
-/* Words, with NULL at their end. */
-struct words {
-    const char *list[WORDS_MAX];
-    size_t count;
-};
-
-static void add(struct words *words, const char *const list[])
-{
-    for (size_t i = 0; list != NULL && list[i] != NULL; i++) {
-        cr_assert_lt(words->count + 1, CT_COUNT(words->list));
-        words->list[words->count++] = list[i];
-    }
-}
-
 void drill_start_by(const char *const words[])
 {
-    drill.start_by = words;
+    drill.job.start_by = words;
 }
 
 struct interpose_page *drill_interpose(void)
@@ -122,122 +94,75 @@ struct interpose_page *drill_interpose(void)
     return map;
 }
 
-static void start(struct proc *proc, int host, const struct words *words)
+/* The name by which a program knows its host; DRILL_HERE has its own. */
+static const char *name_of(int host)
 {
-    struct words all = {0};
+    static char name[16];
 
-    end(proc);
-    add(&all, drill.start_by);
-    add(&all, words->list);
-    if (host == DRILL_HERE)
-        proc_start(proc, all.list, NULL);
-    else
-        cluster_start(proc, host, all.list);
+    (void)snprintf(name, sizeof name, "host%d", host);
+    return name;
 }
 
-static void make_key(void)
+static struct proc *start_daemon(int seat, int host, const char *takeover)
 {
-    struct proc run;
+    const char *const words[] = {takeover, NULL};
+    struct job_seat *it = &drill.job.seats[seat];
 
-    if (drill.key[0] != '\0')
-        return;
-    (void)snprintf(drill.key, sizeof drill.key, "%s", e2e_in_folder("key"));
-    cr_assert_eq(e2e_run(&run, "key", "new", drill.key, NULL), 0, "%s", ct_buf_str(&run.text));
-    proc_free(&run);
-}
-
-static const char *address_of(int host)
-{
-    return host == DRILL_HERE ? "127.0.0.1" : cluster_address(host);
-}
-
-/* Start a daemon at `endpoint`, and put there where it listens. */
-static void start_daemon(int host, char endpoint[ENDPOINT_BYTES], bool takeover)
-{
-    const char *port_file = e2e_in_folder("port");
-    char status[PATH_MAX];
-    const char *const argv[] = {proc_program("ctrund"),
-                                "--listen",
-                                endpoint,
-                                "--port_file",
-                                port_file,
-                                "--status",
-                                status,
-                                "--journal",
-                                e2e_in_folder("journal"),
-                                takeover ? "--takeover=yes" : "--takeover=no",
-                                host == DRILL_HERE ? NULL : "--key_file",
-                                drill.key,
-                                NULL};
-    struct words words = {0};
-
-    (void)snprintf(drill.status, sizeof drill.status, "status.%d", ++drill.daemons);
-    (void)snprintf(status, sizeof status, "unix:%s", e2e_in_folder(drill.status));
-    (void)unlink(port_file);
-    add(&words, argv);
-    drill.host = host;
-    start(&drill.daemon, host, &words);
-    (void)snprintf(endpoint, ENDPOINT_BYTES, "%s:%d", address_of(host),
-                   atoi(e2e_wait_file(port_file, 10)));
+    drill.seat = seat;
+    show(&it->daemon);
+    cr_assert_eq(job_start_daemon(&drill.job, seat, host, name_of(host), words), 0);
+    cr_assert(job_await_daemon(&drill.job, seat, 10), "the daemon does not listen; it says:\n%s",
+              ct_buf_str(&it->daemon.text));
+    return &it->daemon;
 }
 
 struct proc *drill_daemon(int host)
 {
-    if (host != DRILL_HERE)
-        make_key();
-    if (drill.endpoint[0] == '\0')
-        (void)snprintf(drill.endpoint, sizeof drill.endpoint, "%s:%s", address_of(host),
-                       host == DRILL_HERE ? "0" : "29400");
-    start_daemon(host, drill.endpoint, false);
-    return &drill.daemon;
+    if (!drill.started && host != DRILL_HERE) {
+        cr_assert(job_make_key(&drill.job, 10));
+        drill.job.port = 29400;
+    }
+    drill.started = true;
+    return start_daemon(drill.seat, host, "--takeover=no");
 }
 
 struct proc *drill_takeover(int host, struct proc *ret_old)
 {
-    char endpoint[ENDPOINT_BYTES];
+    struct proc *old = &drill.job.seats[drill.seat].daemon;
 
-    *ret_old = drill.daemon;
-    drill.daemon = (struct proc){0};
-    (void)snprintf(endpoint, sizeof endpoint, "%s:29400", address_of(host));
-    start_daemon(host, endpoint, true);
-    return &drill.daemon;
+    *ret_old = *old;
+    *old = (struct proc){0};
+    return start_daemon(1 - drill.seat, host, "--takeover=yes");
 }
 
 struct proc *drill_node_as(int index, int rank, int host, const struct drill_job *job)
 {
-    char numbers[3][16];
-    const char *const argv[] = {proc_program("ctrun"),
-                                "--rdzv_endpoint",
-                                job->endpoints != NULL ? job->endpoints : drill.endpoint,
-                                "--nnodes",
-                                job->nodes,
-                                "--lease",
-                                job->lease,
-                                "--max_restarts",
-                                numbers[0],
-                                "--nproc_per_node",
-                                numbers[1],
-                                "--node_rank",
-                                numbers[2],
-                                "--join_timeout=20s",
-                                "--grace=2s",
-                                "--grow=150ms",
-                                "--last_call",
-                                job->last_call != NULL ? job->last_call : "5s",
-                                NULL};
-    const char *const key[] = {"--key_file", drill.key, NULL};
-    const char *const program[] = {job->program != NULL ? job->program : drill.sleeper, NULL};
-    struct words words = {0};
+    char node_rank[16];
+    const char *const own[] = {"--node_rank",
+                               node_rank,
+                               "--join_timeout=20s",
+                               "--grace=2s",
+                               "--grow=150ms",
+                               "--last_call",
+                               job->last_call != NULL ? job->last_call : "5s",
+                               NULL};
+    struct words options = {0};
+    struct job_agent agent = {
+        .endpoints = job->endpoints != NULL ? job->endpoints : drill.job.seats[0].endpoint,
+        .nodes = job->nodes,
+        .lease = job->lease,
+        .restarts = job->restarts,
+        .workers = CT_MAX(job->workers, 1),
+        .options = options.list,
+        .program = job->program != NULL ? job->program : drill.sleeper,
+    };
 
-    (void)snprintf(numbers[0], sizeof numbers[0], "%d", job->restarts);
-    (void)snprintf(numbers[1], sizeof numbers[1], "%d", CT_MAX(job->workers, 1));
-    (void)snprintf(numbers[2], sizeof numbers[2], "%d", rank);
-    add(&words, argv);
-    add(&words, host == DRILL_HERE ? NULL : key);
-    add(&words, job->options);
-    add(&words, program);
-    start(&drill.nodes[index], host, &words);
-    return &drill.nodes[index];
+    (void)snprintf(node_rank, sizeof node_rank, "%d", rank);
+    words_append(&options, own);
+    words_append(&options, job->options);
+    show(&drill.job.agents[index]);
+    cr_assert_eq(job_start_agent(&drill.job, index, host, name_of(host), &agent), 0);
+    return &drill.job.agents[index];
 }
 
 struct proc *drill_node(int index, int host, const struct drill_job *job)
@@ -247,7 +172,7 @@ struct proc *drill_node(int index, int host, const struct drill_job *job)
 
 struct proc *drill_proc(int index)
 {
-    return &drill.nodes[index];
+    return &drill.job.agents[index];
 }
 
 /* ---- seeing --------------------------------------------------------------------------------- */
@@ -273,47 +198,41 @@ bool drill_has_worker(int generation, int rank)
     return e2e_exists(name);
 }
 
-const char *drill_status(void)
+static const char *ask(const char *what)
 {
     static char text[65536];
 
-    e2e_get(drill.status, "/status", text, sizeof text);
+    (void)status_get(drill.job.seats[drill.seat].socket, what, 500, text, sizeof text);
     return text;
+}
+
+const char *drill_status(void)
+{
+    return ask("/status");
 }
 
 double drill_metric(const char *name)
 {
-    static char text[65536];
-    size_t length = strlen(name);
-
-    e2e_get(drill.status, "/metrics", text, sizeof text);
-    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
-        line += *line == '\n';
-        if (strncmp(line, name, length) == 0 && (line[length] == ' ' || line[length] == '{'))
-            return strtod(line + length + strcspn(line + length, " "), NULL);
-    }
-    return -1;
+    return status_figure(ask("/metrics"), name, -1);
 }
 
 const char *drill_report(const char *endpoint)
 {
+    const struct job_seat *seat = &drill.job.seats[drill.seat];
     const char *const argv[] = {proc_program("ctrun"),
                                 "status",
                                 "--json",
                                 "--rdzv_endpoint",
-                                endpoint != NULL ? endpoint : drill.endpoint,
-                                drill.host == DRILL_HERE ? NULL : "--key_file",
-                                drill.key,
+                                endpoint != NULL ? endpoint : drill.job.seats[0].endpoint,
+                                seat->host == DRILL_HERE ? NULL : "--key_file",
+                                drill.job.key,
                                 NULL};
-    struct proc ask;
+    struct proc query = {0};
 
-    if (drill.host == DRILL_HERE)
-        proc_start(&ask, argv, NULL);
-    else
-        cluster_start(&ask, drill.host, argv);
-    cr_assert_eq(proc_finish(&ask, 10), 0, "%s", ct_buf_str(&ask.text));
-    (void)snprintf(drill.report, sizeof drill.report, "%s", ct_buf_str(&ask.text));
-    proc_free(&ask);
+    cr_assert_eq(job_start(&drill.job, &query, "query", seat->host, name_of(seat->host), argv), 0);
+    cr_assert_eq(proc_finish(&query, 10), 0, "%s", ct_buf_str(&query.text));
+    (void)snprintf(drill.report, sizeof drill.report, "%s", ct_buf_str(&query.text));
+    proc_free(&query);
     return drill.report;
 }
 

@@ -5,15 +5,17 @@
  *      kill, cut, stop;  drill_worker(2, 0, ...);                     and for what follows
  *
  * Everything belongs to the running test and is ended by drill_leave, however the test ends. Host
- * DRILL_HERE is this machine on loopback; others are those of cluster.h. */
+ * DRILL_HERE is this machine on loopback; others are those of cluster.h. The programs are those of
+ * tests/lib/cluster/job.h. */
 #ifndef TESTS_DRILL_H
 #define TESTS_DRILL_H
 
+#include "cluster/hosts.h"
 #include "proc.h"
 
 #include <stdbool.h>
 
-enum { DRILL_NODES = 8, DRILL_HERE = -1 };
+enum { DRILL_HERE = HOSTS_HERE };
 
 /* What all nodes of a job are started with. */
 struct drill_job {

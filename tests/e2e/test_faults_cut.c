@@ -83,7 +83,7 @@ Test(faults, row_11_lost_heartbeats_exclude_a_host_that_still_hears)
     struct drill_job job = {.nodes = "1:2", .lease = "700ms", .restarts = 1};
     struct proc *daemon = start_training(2, &job, NULL);
 
-    cluster_lose(1, CLUSTER_OUT, 100);
+    cluster_lose(1, HOSTS_OUT, 100);
     expect_host_1_out(11, daemon, drill_lease_bound(&job));
     finish_training(1, 2);
     drill_fact(11, "the other keeps its process, the same bits at the end");
@@ -95,7 +95,7 @@ Test(faults, row_12_a_host_that_hears_nothing_is_replaced)
     struct proc *daemon = start_training(2, &job, NULL);
 
     double since = proc_now_s();
-    cluster_lose(1, CLUSTER_IN, 100);
+    cluster_lose(1, HOSTS_IN, 100);
     (void)proc_wait_text(daemon, "node host1 is lost", 20);
     drill_figure(12, "out after (4 leases)", drill_ms(since), 2000, "ms");
     drill_wait_metric("ctrun_world_size", 1, 10);

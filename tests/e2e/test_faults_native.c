@@ -5,7 +5,7 @@
 #include "e2e.h"
 #include "fleet.h"
 #include "preload/interpose.h"
-#include "relay.h"
+#include "cluster/relay.h"
 
 #include "base/assert.h"
 
@@ -228,11 +228,12 @@ Test(faults, row_15_a_slow_lossy_link_to_the_daemon_excludes_nobody)
 
     cluster_up(NODES + 2);
     (void)drill_daemon(0);
-    job.endpoints = relay_start(RELAY, 0, DELAY_MS);
+    job.endpoints = relay_start(cluster_hosts(), RELAY, 0, DELAY_MS);
+    cr_assert_not_null(job.endpoints);
     start_training(&job, workers);
     cluster_slow(0, "64kbit");
-    cluster_lose(0, CLUSTER_OUT, LOST);
-    cluster_lose(0, CLUSTER_IN, LOST);
+    cluster_lose(0, HOSTS_OUT, LOST);
+    cluster_lose(0, HOSTS_IN, LOST);
     int step = fleet_step(&run);
     double since = proc_now_s();
     (void)drill_report(job.endpoints);

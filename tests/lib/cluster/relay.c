@@ -3,13 +3,12 @@
  *      accept -> a line of two ways;  each way: read -> chunk with its time -> ... -> write
  *
  * A way that is full reads no more, so TCP slows its sender down. */
-#include "relay.h"
+#include "cluster/relay.h"
 
-#include "cluster.h"
-#include "proc.h"
+#include "base/assert.h"
+#include "cluster/process.h"
 
 #include <arpa/inet.h>
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -52,11 +51,11 @@ static struct {
     struct line lines[LINES];
 } relay;
 
-static struct sockaddr_in address_of(int host)
+static struct sockaddr_in address_of(const struct hosts *hosts, int host)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(PORT)};
 
-    (void)inet_pton(AF_INET, cluster_address(host), &address.sin_addr);
+    (void)inet_pton(AF_INET, hosts_address(hosts, host), &address.sin_addr);
     return address;
 }
 
@@ -72,7 +71,7 @@ static void take(struct way *way)
             return;
         chunk->size = got > 0 ? (size_t)got : 0;
         chunk->sent = 0;
-        chunk->due_s = proc_now_s() + relay.delay_s;
+        chunk->due_s = process_now_s() + relay.delay_s;
         way->count++;
         way->heard_end = chunk->size == 0;
     }
@@ -83,7 +82,7 @@ static void give(struct way *way)
 {
     while (way->count > 0) {
         struct chunk *chunk = &way->chunks[way->first];
-        if (chunk->due_s > proc_now_s())
+        if (chunk->due_s > process_now_s())
             return;
         if (chunk->size == 0) {
             (void)shutdown(way->to, SHUT_WR);
@@ -169,26 +168,38 @@ static void *serve(void *unused)
     return unused;
 }
 
-/* ---- for tests ------------------------------------------------------------------------------ */
+/* ---- from outside --------------------------------------------------------------------------- */
 
-const char *relay_start(int host, int to, int delay_ms)
+static bool open_listener(const struct hosts *hosts, int host)
+{
+    struct sockaddr_in own = address_of(hosts, host);
+    int home = hosts_enter(hosts, host);
+
+    if (home < 0)
+        return false;
+    relay.listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool listens = relay.listener >= 0 &&
+                   bind(relay.listener, (const struct sockaddr *)&own, sizeof own) == 0 &&
+                   listen(relay.listener, LINES) == 0 &&
+                   pthread_create(&relay.thread, NULL, serve, NULL) == 0;
+    if (!listens && relay.listener >= 0)
+        (void)close(relay.listener);
+    hosts_return(home);
+    return listens;
+}
+
+const char *relay_start(const struct hosts *hosts, int host, int to, int delay_ms)
 {
     static char endpoint[32];
-    struct sockaddr_in own = address_of(host);
 
-    cr_assert_not(relay.runs, "one relay a test");
-    relay.to = address_of(to);
+    CT_ASSERT(!relay.runs);
+    relay.to = address_of(hosts, to);
     relay.delay_s = delay_ms / 1e3;
     atomic_store(&relay.over, false);
-    int home = cluster_enter(host);
-    relay.listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    cr_assert_geq(relay.listener, 0);
-    cr_assert_eq(bind(relay.listener, (const struct sockaddr *)&own, sizeof own), 0);
-    cr_assert_eq(listen(relay.listener, LINES), 0);
-    cr_assert_eq(pthread_create(&relay.thread, NULL, serve, NULL), 0);
+    if (!open_listener(hosts, host))
+        return NULL;
     relay.runs = true;
-    cluster_return(home);
-    (void)snprintf(endpoint, sizeof endpoint, "%s:%d", cluster_address(host), PORT);
+    (void)snprintf(endpoint, sizeof endpoint, "%s:%d", hosts_address(hosts, host), PORT);
     return endpoint;
 }
 
