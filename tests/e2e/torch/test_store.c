@@ -1,8 +1,8 @@
 /* PyTorch's store as ctrun serves it (--torch_store), seen by clients of our own
  * (tests/e2e/programs/store.c): one node, two agents, two hosts. Real PyTorch is in test_torch.c.
  */
-#include "cluster.h"
 #include "e2e.h"
+#include "nodes/cluster.h"
 
 #include "base/assert.h"
 

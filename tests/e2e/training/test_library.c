@@ -1,6 +1,6 @@
 /* A program of a user's own that links the library lives on as the trainer does. */
-#include "drill.h"
 #include "e2e.h"
+#include "faults/drill.h"
 #include "sanitized.h"
 
 #include <criterion/criterion.h>

@@ -1,7 +1,7 @@
 /* Stops that go wrong: a worker that was told to end, and crashes, fails or hangs over it. Those
  * that go well are with what stops: test_launch.c, test_failures.c, test_training.c. */
-#include "drill.h"
 #include "e2e.h"
+#include "faults/drill.h"
 #include "preload/interpose.h"
 
 #include <criterion/criterion.h>

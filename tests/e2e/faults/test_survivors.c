@@ -2,7 +2,7 @@
  * their process and memory, and the training ends with the bits of the run that nothing happened
  * to. */
 #include "e2e.h"
-#include "written.h"
+#include "training/written.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>

@@ -5,8 +5,8 @@
  * PyTorch's own, through scripts/bench/torchrun.py. The scripts write what they found to a file,
  * and do their work in a function: a model that outlives its process group can hang PyTorch, and a
  * process group that outlives the interpreter can abort it. */
-#include "cluster.h"
 #include "e2e.h"
+#include "nodes/cluster.h"
 #include "speech.h"
 
 #include "base/assert.h"

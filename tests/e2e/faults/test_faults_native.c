@@ -1,11 +1,11 @@
 /* Faults that a native training lives through on hosts of its own: the daemon cut off, replaced,
  * without disk, and clocks that jump. Slow cables pace the training; the daemon is on host 0. */
-#include "cluster.h"
+#include "cluster/relay.h"
 #include "drill.h"
 #include "e2e.h"
 #include "fleet.h"
+#include "nodes/cluster.h"
 #include "preload/interpose.h"
-#include "cluster/relay.h"
 
 #include "base/assert.h"
 

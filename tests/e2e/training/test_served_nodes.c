@@ -1,7 +1,7 @@
 /* Parameter servers on another node than the workers: two hosts of cluster.h, all between them
  * under TLS, and the servers' node is lost. */
-#include "cluster.h"
 #include "e2e.h"
+#include "nodes/cluster.h"
 #include "written.h"
 
 #include <criterion/criterion.h>

@@ -3,10 +3,10 @@
  *
  * Rank 0, which writes metrics and checkpoints, is among the victims where others can be left: a
  * fork would show as a step that is there twice. The daemon is on host 0; node i on host i + 1. */
-#include "cluster.h"
 #include "drill.h"
 #include "e2e.h"
 #include "fleet.h"
+#include "nodes/cluster.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>

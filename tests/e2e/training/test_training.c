@@ -2,8 +2,8 @@
  *
  * Equality of runs is asserted on the checkpoint's model.safetensors and optim.safetensors, byte
  * for byte. Rows E1, E7, E9 and E15 of the equivalence table, through the real binaries. */
-#include "drill.h"
 #include "e2e.h"
+#include "faults/drill.h"
 
 #include "base/assert.h"
 #include "base/fs.h"

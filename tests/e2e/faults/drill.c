@@ -1,8 +1,8 @@
 /* See drill.h. */
 #include "drill.h"
 
-#include "cluster.h"
 #include "e2e.h"
+#include "nodes/cluster.h"
 #include "preload/interpose.h"
 
 #include "base/assert.h"

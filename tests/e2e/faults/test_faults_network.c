@@ -1,8 +1,8 @@
 /* Faults of networks and whole hosts: the cluster of cluster.h, real programs, measured figures.
  * The daemon lives on host 0, which has no node of the job unless a test says so. */
-#include "cluster.h"
 #include "drill.h"
 #include "e2e.h"
+#include "nodes/cluster.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>

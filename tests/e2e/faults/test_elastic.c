@@ -4,10 +4,10 @@
  *
  * Hosts are namespaces; their slow cables pace the training (a step takes some milliseconds), so
  * that there is time to break something in the middle of it. The daemon is on host 0. */
-#include "cluster.h"
 #include "drill.h"
 #include "e2e.h"
 #include "fleet.h"
+#include "nodes/cluster.h"
 #include "preload/interpose.h"
 
 #include "base/assert.h"
