@@ -3,6 +3,7 @@
  *
  * Each test of MPI runs with Open MPI and with MPICH, where they are installed. */
 #include "e2e.h"
+#include "nodes/cluster.h"
 
 #include "base/assert.h"
 
@@ -162,8 +163,6 @@ ParameterizedTest(int *index, engines, mpirun_trains_to_the_bits_of_ctrun)
 /* ---- several nodes ---------------------------------------------------------------------------*/
 
 /* Two network namespaces, a wire between them. */
-static char node_names[2][32];
-
 /* The kernel says a little later that a device is up, and libraries leave out what is not. */
 static bool is_wired(void *context)
 {
@@ -174,46 +173,23 @@ static bool is_wired(void *context)
         char command[256];
 
         (void)snprintf(command, sizeof command,
-                       "ip netns exec %s grep -qx up /sys/class/net/v0/operstate", node_names[i]);
+                       "ip netns exec %s grep -qx up /sys/class/net/eth0/operstate",
+                       hosts_space(cluster_hosts(), i));
         up = up && system(command) == 0;
     }
     return up;
 }
 
-static bool make_nodes(void)
+static void make_nodes(void)
 {
-    char command[1024];
-
-    for (int i = 0; i < 2; i++)
-        (void)snprintf(node_names[i], sizeof node_names[i], "mpi%d-%d", (int)getpid(), i);
-    const char *a = node_names[0], *b = node_names[1];
-    (void)snprintf(command, sizeof command,
-                   "ip netns add %s && ip netns add %s && ip -n %s link set lo up && "
-                   "ip -n %s link set lo up && "
-                   "ip link add v0 netns %s type veth peer name v0 netns %s && "
-                   "ip -n %s addr add 10.83.0.1/24 dev v0 && ip -n %s link set v0 up && "
-                   "ip -n %s addr add 10.83.0.2/24 dev v0 && ip -n %s link set v0 up",
-                   a, b, a, b, a, b, a, a, b, b);
-    if (system(command) != 0)
-        return false;
+    cluster_up(2);
     proc_until(is_wired, NULL, 30, "a wire that is up");
-    return true;
-}
-
-static void remove_nodes(void)
-{
-    char command[128];
-
-    for (int i = 0; i < 2 && node_names[i][0] != '\0'; i++) {
-        (void)snprintf(command, sizeof command, "ip netns del %s 2>/dev/null", node_names[i]);
-        (void)!system(command);
-    }
 }
 
 /* Whatever became of the test. */
 static void leave(void)
 {
-    remove_nodes();
+    cluster_down();
     e2e_leave();
 }
 
@@ -223,8 +199,8 @@ static long wire_bytes(void)
     char command[256];
 
     (void)snprintf(command, sizeof command,
-                   "ip netns exec %s cat /sys/class/net/v0/statistics/rx_bytes >bytes",
-                   node_names[0]);
+                   "ip netns exec %s cat /sys/class/net/eth0/statistics/rx_bytes >bytes",
+                   hosts_space(cluster_hosts(), 0));
     cr_assert_eq(system(command), 0);
     return strtol(e2e_read(e2e_in_folder("bytes")), NULL, 10);
 }
@@ -243,13 +219,13 @@ static struct mpi mpirun_on_nodes(void)
     (void)snprintf(text, sizeof text,
                    "#!/bin/sh\nshift\n"
                    "exec ip netns exec %s unshare --uts sh -c \"hostname other-node; $*\"\n",
-                   node_names[1]);
+                   hosts_space(cluster_hosts(), 1));
     const char *shell = e2e_script("shell", text);
     (void)snprintf(text, sizeof text,
                    "#!/bin/sh\nexec ip netns exec %s %s --mca btl tcp,vader,self --mca pml ob1 "
-                   "--mca btl_tcp_if_include v0 --mca oob_tcp_if_include v0 --bind-to none "
-                   "--host 10.83.0.1:2,10.83.0.2:2 --mca plm_rsh_agent %s \"$@\"\n",
-                   node_names[0], across.mpirun, shell);
+                   "--mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0 --bind-to none "
+                   "--host 10.78.0.1:2,10.78.0.2:2 --mca plm_rsh_agent %s \"$@\"\n",
+                   hosts_space(cluster_hosts(), 0), across.mpirun, shell);
     (void)snprintf(script, sizeof script, "%s", e2e_script("mpirun", text));
     across.mpirun = script;
     across.option = NULL;
@@ -273,8 +249,7 @@ Test(engines, mpirun_on_two_nodes_trains_to_the_bits_of_tcp)
     enum { GRADIENTS = 60 * 4 * 4000 }; /* bytes: the wire carried them at each step, at least */
 
     (void)need(OPEN_MPI);
-    if (!make_nodes())
-        cr_skip_test("skipped: network namespaces need root and iproute2");
+    make_nodes();
     struct mpi across = mpirun_on_nodes();
     (void)train_with_ctrun("tcp", "--parallel.backend=tcp", STEPS);
     train_with_mpi(&across, "4", "across");

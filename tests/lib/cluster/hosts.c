@@ -30,7 +30,7 @@ static bool run(const char *format, ...)
 /* ---- names ---------------------------------------------------------------------------------- */
 
 /* The namespace of a host; the switch is number HOSTS_MAX. */
-static const char *space(const struct hosts *hosts, int host)
+const char *hosts_space(const struct hosts *hosts, int host)
 {
     static char names[HOSTS_MAX + 1][40];
 
@@ -41,7 +41,7 @@ static const char *space(const struct hosts *hosts, int host)
 
 static const char *switch_space(const struct hosts *hosts)
 {
-    return space(hosts, HOSTS_MAX);
+    return hosts_space(hosts, HOSTS_MAX);
 }
 
 const char *hosts_address(const struct hosts *hosts, int host)
@@ -81,7 +81,7 @@ static void sweep(const char *name)
 
 static bool plug_in(const struct hosts *hosts, int host)
 {
-    const char *own = space(hosts, host);
+    const char *own = hosts_space(hosts, host);
 
     return run("ip netns add %s && ip -n %s link set lo up && "
                "ip link add eth0 address 02:00:0a:4e:00:%02x netns %s type veth peer name "
@@ -115,7 +115,7 @@ bool hosts_up(struct hosts *hosts, const char *name, int count, bool here)
 void hosts_down(struct hosts *hosts)
 {
     for (int i = 0; hosts->spaces && i < hosts->count; i++)
-        (void)run("ip netns del %s 2>/dev/null", space(hosts, i));
+        (void)run("ip netns del %s 2>/dev/null", hosts_space(hosts, i));
     if (hosts->spaces && hosts->count > 0)
         (void)run("ip netns del %s 2>/dev/null", switch_space(hosts));
     *hosts = (struct hosts){0};
@@ -126,9 +126,9 @@ void hosts_down(struct hosts *hosts)
 int hosts_spawn(const struct hosts *hosts, int host, const char *host_name, struct proc *proc,
                 const char *const argv[], const struct process_how *how)
 {
-    const char *const there[] = {"ip", "netns", "exec",
-                                 host == HOSTS_HERE || !hosts->spaces ? "" : space(hosts, host),
-                                 NULL};
+    const char *const there[] = {
+        "ip", "netns", "exec", host == HOSTS_HERE || !hosts->spaces ? "" : hosts_space(hosts, host),
+        NULL};
     const char *const named[] = {"unshare", "--uts", "sh", "-c", "hostname \"$0\" && exec \"$@\"",
                                  host_name, NULL};
     struct words words = {0};
@@ -145,7 +145,7 @@ int hosts_enter(const struct hosts *hosts, int host)
 {
     char path[64];
 
-    (void)snprintf(path, sizeof path, "/run/netns/%s", space(hosts, host));
+    (void)snprintf(path, sizeof path, "/run/netns/%s", hosts_space(hosts, host));
     int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
     int away = open(path, O_RDONLY | O_CLOEXEC);
     bool inside = home >= 0 && away >= 0 && setns(away, CLONE_NEWNET) == 0;
@@ -181,7 +181,7 @@ bool hosts_lose(const struct hosts *hosts, int host, enum hosts_way way, int per
     return hosts->spaces &&
            run("ip netns exec %s nft 'add table inet fault; add chain inet fault %s { type "
                "filter hook %s priority 0; }; add rule inet fault %s %s eth0 %s drop'",
-               space(hosts, host), hook, hook, hook, side, luck);
+               hosts_space(hosts, host), hook, hook, hook, side, luck);
 }
 
 bool hosts_reset(const struct hosts *hosts, int host, int but)
@@ -190,14 +190,14 @@ bool hosts_reset(const struct hosts *hosts, int host, int but)
            run("ip netns exec %s nft 'add table inet fault; add chain inet fault output { "
                "type filter hook output priority 0; }; add rule inet fault output oif eth0 "
                "meta l4proto tcp tcp dport != %d reject with tcp reset'",
-               space(hosts, host), but);
+               hosts_space(hosts, host), but);
 }
 
 bool hosts_slow(const struct hosts *hosts, int host, const char *rate)
 {
     return hosts->spaces &&
            run("tc -n %s qdisc replace dev eth0 root tbf rate %s burst 4kb latency 400ms",
-               space(hosts, host), rate);
+               hosts_space(hosts, host), rate);
 }
 
 bool hosts_heal(const struct hosts *hosts, int host)
@@ -205,8 +205,8 @@ bool hosts_heal(const struct hosts *hosts, int host)
     if (!hosts->spaces)
         return false;
     bool plugged = run("ip -n %s link set p%d up", switch_space(hosts), host);
-    (void)run("ip netns exec %s nft delete table inet fault 2>/dev/null", space(hosts, host));
-    (void)run("tc -n %s qdisc del dev eth0 root 2>/dev/null", space(hosts, host));
+    (void)run("ip netns exec %s nft delete table inet fault 2>/dev/null", hosts_space(hosts, host));
+    (void)run("tc -n %s qdisc del dev eth0 root 2>/dev/null", hosts_space(hosts, host));
     return plugged;
 }
 
@@ -231,6 +231,6 @@ bool hosts_reboot(const struct hosts *hosts, int host)
     /* The port goes first: it would hand over the goodbyes of the host's sockets. */
     return hosts->spaces &&
            run("ip -n %s link del p%d && ip netns del %s", switch_space(hosts), host,
-               space(hosts, host)) &&
+               hosts_space(hosts, host)) &&
            plug_in(hosts, host);
 }
