@@ -1,6 +1,6 @@
 /* One process that is N nodes for a ctrund: how fast do they form a round, and what does it cost?
  *
- * usage: swarm PROGRAMS NODES      PROGRAMS: the folder of ctrund and ctrun
+ * usage: swarm PROGRAMS NODES, where PROGRAMS is the folder of ctrund and ctrun
  *
  * It starts the daemon on loopback (tests/lib/cluster), in clear and then, a new one, with TLS.
  *

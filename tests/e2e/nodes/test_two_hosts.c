@@ -10,19 +10,13 @@
 #include <signal.h>
 #include <stdio.h>
 
-static void enter(void)
-{
-    e2e_enter();
-    cluster_up(2);
-}
-
 static void leave(void)
 {
     cluster_down();
     e2e_leave();
 }
 
-TestSuite(two_hosts, .init = enter, .fini = leave, .timeout = 120);
+TestSuite(two_hosts, .init = e2e_enter, .fini = leave, .timeout = 120);
 
 /* Start node `i` of two on its host, training with `dir` as the place of checkpoints. */
 static void start_host(struct proc *host, int i, const char *dir, const char *key)
@@ -75,6 +69,7 @@ Test(two_hosts, two_hosts_train_to_the_same_bits_as_one_host_with_two_workers)
     struct proc hosts[2];
     struct proc single;
 
+    cluster_up(2);
     const char *key = new_key("key");
     for (int i = 0; i < 2; i++)
         start_host(&hosts[i], i, "two", key);
@@ -95,6 +90,7 @@ Test(two_hosts, a_wrong_key_is_refused_with_a_sentence_and_status_77)
 {
     struct proc hosts[2];
 
+    cluster_up(2);
     const char *good = new_key("good");
     const char *wrong = new_key("wrong");
     start_host(&hosts[0], 0, "two", good);
@@ -111,6 +107,7 @@ Test(two_hosts, listening_on_a_real_address_without_a_key_is_refused)
 {
     struct proc run;
 
+    cluster_up(2);
     const char *const argv[] = {proc_program("ctrun"), "--nnodes=2",
                                 "--node_rank=0",       "--rdzv_endpoint=10.78.0.1:29400",
                                 "/bin/true",           NULL};
@@ -124,6 +121,7 @@ Test(two_hosts, a_cut_cable_ends_the_job_within_the_lease)
 {
     struct proc hosts[2];
 
+    cluster_up(2);
     const char *nap = e2e_script("nap", "#!/bin/sh\n: > up.$RANK\nexec sleep 600\n");
     const char *key = new_key("key");
     char option[PATH_MAX];

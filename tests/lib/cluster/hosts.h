@@ -44,7 +44,7 @@ void hosts_down(struct hosts *hosts);
  * host has its own. */
 const char *hosts_address(const struct hosts *hosts, int host);
 
-/* The name of its namespace, for commands that enter it (`ip netns exec NAME`). Static, likewise. */
+/* The name of its namespace, for commands that enter it (ip netns exec NAME). Static, likewise. */
 const char *hosts_space(const struct hosts *hosts, int host);
 
 /* Start a program on a host, which it sees as `host_name` (process_spawn). The pid is the program's

@@ -4,8 +4,8 @@
  *      [ agents ] --- host of the relay : 29400 --- host of the daemon : 29400
  *                      <----- delay ----->
  *
- * It is a thread of this process with its sockets in the network of that host. A side that ends ends
- * the other one as much later. One relay at a time. */
+ * It is a thread of this process with its sockets in the network of that host. A side that ends
+ * ends the other one as much later. One relay at a time. */
 #ifndef TESTS_CLUSTER_RELAY_H
 #define TESTS_CLUSTER_RELAY_H
 

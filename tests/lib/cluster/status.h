@@ -10,7 +10,8 @@
 bool status_get(const char *socket_path, const char *what, int patience_ms, char *text,
                 size_t room);
 
-/* A figure of /metrics ("ctrun_generation"), the job's or the daemon's; `otherwise`: it has none. */
+/* A figure of /metrics ("ctrun_generation"), the job's or the daemon's; `otherwise` if it has
+ * none. */
 double status_figure(const char *metrics, const char *name, double otherwise);
 
 #endif

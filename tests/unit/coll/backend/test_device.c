@@ -1,7 +1,7 @@
 /* Groups on the memory of a device: backends staged and nccl, over tests/lib/fakenccl. */
 #include "conform.h"
-#include "mix.h"
 #include "rig.h"
+#include "shuffle.h"
 
 #include "base/accel.h"
 #include "base/assert.h"

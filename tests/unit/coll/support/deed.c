@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "collectives/group/group.h"
 #include "layout.h"
-#include "mix.h"
+#include "shuffle.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 /* Messages of an exchange: at most so many from one rank to another. */
 enum { A_PAIR = 2, MESSAGES = REFERENCE_WORLD_MAX * A_PAIR };
 
-_Static_assert(2 * MESSAGES <= MIX_MAX, "all messages of an exchange can be mixed");
+_Static_assert(2 * MESSAGES <= SHUFFLE_MAX, "all messages of an exchange can be mixed");
 
 /* Elements of the reference between the data for one rank and that for the next. */
 static const size_t apart = 1u << 20;
@@ -429,7 +429,7 @@ static void prepare_exchange(struct performance *p)
         p->transfers[count++] =
             ct_transfer_from(m->peer, p->out.data + m->offset * size_of(p), m->count, dtype);
     }
-    mix_transfers(p->transfers, count, drawn(&p->deed, p->rank, 0, -1)); /* its own order */
+    shuffle_transfers(p->transfers, count, drawn(&p->deed, p->rank, 0, -1)); /* its own order */
 }
 
 static int call_exchange(struct performance *p)

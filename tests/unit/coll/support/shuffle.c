@@ -1,18 +1,18 @@
-/* See mix.h. */
-#include "mix.h"
+/* See shuffle.h. */
+#include "shuffle.h"
 
 #include "base/assert.h"
 #include "base/rng.h"
 
 #include <string.h>
 
-void mix_transfers(struct ct_transfer *list, int count, uint64_t seed)
+void shuffle_transfers(struct ct_transfer *list, int count, uint64_t seed)
 {
-    struct ct_transfer mixed[MIX_MAX];
-    bool taken[MIX_MAX] = {false};
+    struct ct_transfer mixed[SHUFFLE_MAX];
+    bool taken[SHUFFLE_MAX] = {false};
     struct ct_rng rng;
 
-    CT_ASSERT(count <= MIX_MAX);
+    CT_ASSERT(count <= SHUFFLE_MAX);
     ct_rng_init(&rng, seed);
     memcpy(mixed, list, (size_t)count * sizeof *list);
     for (int i = count - 1; i > 0; i--) {
