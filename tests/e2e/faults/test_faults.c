@@ -7,12 +7,12 @@
 #include "e2e.h"
 
 #include "base/assert.h"
+#include "cluster/procfs.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 TestSuite(faults, .init = drill_enter, .fini = drill_leave, .timeout = 60);
 
@@ -149,18 +149,10 @@ Test(faults, row_7_an_agent_that_stops_for_longer_is_left_out_and_comes_back)
 /* Seconds of processor time that a process has used. */
 static double cpu_seconds(pid_t pid)
 {
-    char path[64];
-    unsigned long user = 0;
-    unsigned long system = 0;
+    struct procfs_stat stat;
 
-    (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *file = fopen(path, "re");
-    cr_assert_not_null(file);
-    int got = fscanf(file, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
-                     &user, &system);
-    (void)fclose(file);
-    cr_assert_eq(got, 2);
-    return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+    cr_assert(procfs_stat(pid, &stat));
+    return stat.cpu_s;
 }
 
 Test(faults, row_43_a_flood_of_output_disturbs_neither_the_other_worker_nor_the_daemon)
