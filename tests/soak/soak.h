@@ -24,8 +24,8 @@
 #include <sys/types.h>
 
 enum {
-    SOAK_HOSTS = 5,         /* hosts that may have an agent */
-    SOAK_SEATS = JOB_SEATS, /* hosts that may have the daemon, behind the others */
+    SOAK_HOSTS = 5, /* hosts that may have an agent */
+    SOAK_SEATS = 2, /* hosts that may have the daemon, behind the others */
     SOAK_ALL_HOSTS = SOAK_HOSTS + SOAK_SEATS,
     SOAK_MIN = 2,
     SOAK_MAX = 4,

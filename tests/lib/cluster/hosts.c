@@ -126,16 +126,16 @@ void hosts_down(struct hosts *hosts)
 int hosts_spawn(const struct hosts *hosts, int host, const char *host_name, struct proc *proc,
                 const char *const argv[], const struct process_how *how)
 {
-    const char *const there[] = {
-        "ip", "netns", "exec", host == HOSTS_HERE || !hosts->spaces ? "" : hosts_space(hosts, host),
-        NULL};
-    const char *const named[] = {"unshare", "--uts", "sh", "-c", "hostname \"$0\" && exec \"$@\"",
-                                 host_name, NULL};
+    static const char *const there[] = {"ip", "netns", "exec", NULL};
+    static const char *const named[] = {
+        "unshare", "--uts", "sh", "-c", "hostname \"$0\" && exec \"$@\"", NULL};
     struct words words = {0};
 
     if (host != HOSTS_HERE && hosts->spaces) {
         words_append(&words, there);
+        words_add(&words, hosts_space(hosts, host));
         words_append(&words, named);
+        words_add(&words, host_name);
     }
     words_append(&words, argv);
     return process_spawn(proc, words.list, how);

@@ -82,6 +82,14 @@ static void name_endpoint(const struct job *job, struct job_seat *seat)
                    hosts_address(job->hosts, seat->host), job->port);
 }
 
+static const char *name_port_file(const struct job *job, int seat, char path[PATH_MAX])
+{
+    char name[16];
+
+    (void)snprintf(name, sizeof name, "port.%d", seat);
+    return in_folder(job, path, name);
+}
+
 int job_start_daemon(struct job *job, int seat, int host, const char *host_name,
                      const char *const words[])
 {
@@ -96,7 +104,7 @@ int job_start_daemon(struct job *job, int seat, int host, const char *host_name,
     name_endpoint(job, it);
     (void)snprintf(name, sizeof name, "status.%d", seat);
     (void)snprintf(status, sizeof status, "unix:%s", in_folder(job, it->socket, name));
-    (void)unlink(in_folder(job, port_file, "port"));
+    (void)unlink(name_port_file(job, seat, port_file));
     words_append(&all, job->start_by);
     job_daemon_words(&all, program(job, ctrund, "ctrund"), it->endpoint, port_file);
     words_append(&all, job->bare ? NULL : durable);
@@ -132,7 +140,7 @@ int job_await_port(const char *port_file, double seconds)
 bool job_await_daemon(struct job *job, int seat, double seconds)
 {
     char port_file[PATH_MAX];
-    int port = job_await_port(in_folder(job, port_file, "port"), seconds);
+    int port = job_await_port(name_port_file(job, seat, port_file), seconds);
 
     if (port == 0)
         return false;

@@ -15,7 +15,7 @@
 
 #include <limits.h>
 
-enum { JOB_SEATS = 2, JOB_SLOTS = HOSTS_MAX, JOB_ENDPOINT = 64 };
+enum { JOB_SEATS = 8, JOB_SLOTS = HOSTS_MAX, JOB_ENDPOINT = 64 };
 
 struct job_seat {
     struct proc daemon;
