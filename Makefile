@@ -140,10 +140,16 @@ sources = $(filter-out $(ABSENT) lib/tensor/cuda/%_cuda.c,$(wildcard $(addsuffix
 archives = $(foreach m,$(call ordered,$1),$(BUILD)/lib/libct_$m.a)
 libs = $(call uniq,$(foreach m,$(call ordered,$1),$(LIBS_$m)))
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$1)
+# A folder of tests and those in it, but for those of programs by themselves.
+with_folders = $1 $(filter-out %/programs %/conformance %/preload,$(patsubst %/.,%,$(wildcard $1/*/.)))
 
+# What tests in folders share.
+$(BUILD)/obj/tests/unit/coll/%.o $(BUILD)/obj/tests/e2e/conformance/%.o: CPPFLAGS += -Itests/unit/coll/support
+$(BUILD)/obj/tests/unit/launch/%.o: CPPFLAGS += -Itests/unit/launch
+$(BUILD)/obj/tests/e2e/%.o: CPPFLAGS += -Itests/e2e
 # What tests of a module use besides.
 TEST_USES_decode := train exec
-UNIT_MODULES := $(foreach m,$(MODULES),$(if $(wildcard tests/unit/$m/*.c),$m))
+UNIT_MODULES := $(foreach m,$(MODULES),$(if $(wildcard tests/unit/$m/.),$m))
 BINARIES := $(foreach p,$(PROGRAMS),$(if $(wildcard cmd/$p/*.c),$(BUILD)/bin/$p))
 TEST_LIB := tests/lib/proc.c tests/lib/equal.c tests/lib/equal_table.c $(if $(MINI),tests/lib/mini/mini.c)
 TEST_LINK := $(if $(MINI),,-lcriterion)
@@ -279,9 +285,9 @@ $(BUILD)/obj/tests/unit/cuda/%.o: CPPFLAGS += -I$(HOSTCUDA) -I$(HOSTCUDA)/includ
 TEST_OBJECTS_unit_cuda := $(HOST_KERNELS) $(call hostgpu,$(wildcard lib/tensor/cuda/*_cuda.c))
 
 # NCCL's and NVML's types are declared by those who load them; tests compare them with the headers, where there are.
-$(BUILD)/obj/tests/unit/coll/test_nccl.o $(BUILD)/obj/tests/unit/launch/test_nvml.o: CPPFLAGS += $(CUDA_HOME:%=-isystem %/include)
+$(BUILD)/obj/tests/unit/coll/backend/test_nccl.o $(BUILD)/obj/tests/unit/launch/hardware/test_nvml.o: CPPFLAGS += $(CUDA_HOME:%=-isystem %/include)
 
-$(TEST_TOOLS): $(call objects,$(filter-out tests/lib/proc.c tests/lib/equal%,$(wildcard tests/lib/*.c)))
+$(TEST_TOOLS): $(call objects,$(filter-out tests/lib/proc.c tests/lib/equal%,$(wildcard tests/lib/*.c)) $(call sources,tests/lib/cluster))
 	@mkdir -p $(@D)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
@@ -292,11 +298,11 @@ $(BUILD)/tests/$1: $(call objects,$2 $(TEST_LIB)) $(TEST_OBJECTS_$1) $(TEST_TOOL
 	$$(SAY) '  LD   $$@'
 	$(Q)$(CC) $$(ALL_CFLAGS) $$^ $$(ALL_LDFLAGS) $(TEST_LINK) $(call libs,$3) -o $$@
 endef
-$(foreach m,$(UNIT_MODULES),$(eval $(call test_rule,unit_$m,$(call sources,tests/unit/$m),$m $(TEST_USES_$m))))
+$(foreach m,$(UNIT_MODULES),$(eval $(call test_rule,unit_$m,$(call sources,$(call with_folders,tests/unit/$m)),$m $(TEST_USES_$m))))
 
 UNITS := $(addprefix $(BUILD)/tests/unit_,$(UNIT_MODULES))
 E2E := $(if $(wildcard tests/e2e/*.c),$(BUILD)/tests/e2e_all)
-$(eval $(call test_rule,e2e_all,$(call sources,tests/e2e),wire))
+$(eval $(call test_rule,e2e_all,$(call sources,$(call with_folders,tests/e2e)),wire))
 $(E2E): ALL_LDFLAGS += -ljansson -lutil
 # Loaded into programs by end-to-end tests; never instrumented.
 INTERPOSE := $(BUILD)/tests/interpose.so
@@ -340,8 +346,7 @@ $(BUILD)/tests/programs/%: tests/e2e/programs/%.c $(TRAIN_LIBRARY) $(LIBRARY) $(
 # The conformance of the unit tests as a program, for ranks that some launcher starts.
 CONFORMANCE := $(BUILD)/tests/programs/conformance
 CONFORMANCE_SOURCES := $(wildcard tests/e2e/conformance/*.c) \
-                       $(patsubst %,tests/unit/coll/%.c,conform deed reference buffer layout mix)
-$(BUILD)/obj/tests/e2e/conformance/%.o: CPPFLAGS += -Itests/unit/coll
+                       $(patsubst %,tests/unit/coll/support/%.c,conform deed reference buffer layout shuffle)
 $(CONFORMANCE): $(call objects,$(CONFORMANCE_SOURCES)) $(TEST_TOOLS) $(call archives,coll)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(call libs,coll) -o $@
@@ -352,16 +357,16 @@ $(BUILD)/tests/sim: $(call objects,$(call sources,tests/sim)) $(TEST_TOOLS) $(ca
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(SIM_WRAP) $(call libs,agent) -o $@
 SOAK := $(BUILD)/tests/soak
-$(SOAK): $(call objects,$(call sources,tests/soak)) $(call archives,base)
+$(SOAK): $(call objects,$(call sources,tests/soak)) $(TEST_TOOLS) $(call archives,base)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(call libs,base) -o $@
 
 BENCHES := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/*.c))
-# What tells a weak peer of the benchmarks from a good one (tests/e2e/test_benches.c).
+# What tells a weak peer of the benchmarks from a good one (tests/e2e/scripts/test_benches.c).
 ifeq ($(MODE),release)
 $(E2E): | $(BUILD)/bench/gemm
 endif
-$(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(call archives,$(MODULES))
+$(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(TEST_TOOLS) $(call archives,$(MODULES))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(call libs,$(MODULES)) -ldl -o $@
 

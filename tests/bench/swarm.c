@@ -1,6 +1,8 @@
 /* One process that is N nodes for a ctrund: how fast do they form a round, and what does it cost?
  *
- * usage: swarm ENDPOINT PID NODES [KEY_FILE] (scripts/bench/swarm starts the daemon)
+ * usage: swarm PROGRAMS NODES, where PROGRAMS is the folder of ctrund and ctrun
+ *
+ * It starts the daemon on loopback (tests/lib/cluster), in clear and then, a new one, with TLS.
  *
  * Every node is the true agent (agent_uv.h) with a TCP connection of its own; they have no workers,
  * so a promise is given at once. What is measured, in this order:
@@ -15,7 +17,10 @@
  * The nodes begin AT_ONCE a turn of the loop, each from an address of its own in 127.1.0.0/16: a
  * daemon takes few connections of one address that have not yet said who they are. */
 #include "base/clock.h"
+#include "base/fs.h"
 #include "base/str.h"
+#include "cluster/job.h"
+#include "cluster/procfs.h"
 #include "rendezvous/client/agent_uv.h"
 
 #include <inttypes.h>
@@ -24,7 +29,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 enum {
     AT_ONCE = 16,
@@ -57,10 +61,10 @@ struct swarm {
     uv_loop_t loop;
     uv_timer_t timer;
     uv_timer_t starter;
+    struct proc *daemon;
     const char *endpoint;
-    const char *key_file;
+    const char *key_file; /* NULL: in clear */
     struct ct_rdzv_params params;
-    int pid;
     struct node *nodes;
     uint32_t count;
     uint32_t begun;    /* agents started */
@@ -82,44 +86,15 @@ static uint64_t now_ms(void)
 
 /* ---- the daemon from outside ---- */
 
-/* The number behind `name` in a file of /proc/PID; 0 when it is not there. */
-static uint64_t proc_number(int pid, const char *file, const char *name)
+static struct usage usage_of(struct proc *daemon)
 {
-    char path[64], line[256];
-    uint64_t value = 0;
-    (void)snprintf(path, sizeof(path), "/proc/%d/%s", pid, file);
-    FILE *stream = fopen(path, "r");
-    while (stream != NULL && fgets(line, sizeof(line), stream) != NULL)
-        if (strncmp(line, name, strlen(name)) == 0)
-            value = strtoull(line + strlen(name), NULL, 10);
-    if (stream != NULL)
-        (void)fclose(stream);
-    return value;
-}
-
-static double cpu_seconds(int pid)
-{
-    char path[64], line[1024];
-    unsigned long user = 0, system = 0;
-    (void)snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-    FILE *stream = fopen(path, "r");
-    if (stream != NULL && fgets(line, sizeof(line), stream) != NULL) {
-        const char *at = strrchr(line, ')'); /* the fields behind the name: state is the 3rd */
-        if (at != NULL)
-            (void)sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user,
-                         &system);
-    }
-    if (stream != NULL)
-        (void)fclose(stream);
-    return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
-}
-
-static struct usage usage_of(int pid)
-{
+    struct procfs_stat stat = {0};
+    process_drain(daemon); /* it logs errors alone: rarely anything */
+    (void)procfs_stat(daemon->pid, &stat);
     return (struct usage){
-        .resident = proc_number(pid, "smaps_rollup", "Rss:") * 1024,
-        .written = proc_number(pid, "io", "wchar:"),
-        .cpu_s = cpu_seconds(pid),
+        .resident = procfs_resident_bytes(daemon->pid, true),
+        .written = procfs_written_bytes(daemon->pid),
+        .cpu_s = stat.cpu_s,
     };
 }
 
@@ -148,7 +123,7 @@ static void lose(uv_timer_t *timer);
 static void joined(struct swarm *swarm)
 {
     uint64_t ms = now_ms() - swarm->begun_ms;
-    swarm->joined = usage_of(swarm->pid);
+    swarm->joined = usage_of(swarm->daemon);
     (void)printf("join        %8.2f s    %u nodes, until the last has round %" PRIu64 "\n",
                  (double)ms / 1e3, swarm->count, swarm->generation);
     (void)printf("  daemon    %8.2f s    of CPU\n", swarm->joined.cpu_s - swarm->before.cpu_s);
@@ -166,7 +141,7 @@ static void joined(struct swarm *swarm)
 static void lose(uv_timer_t *timer)
 {
     struct swarm *swarm = timer->data;
-    struct usage now = usage_of(swarm->pid);
+    struct usage now = usage_of(swarm->daemon);
     double s = (double)(now_ms() - swarm->begun_ms) / 1e3;
     double beats = s * 1e3 / ct_rdzv_heartbeat_ms(&swarm->params) * swarm->count;
     double cpu_s = now.cpu_s - swarm->joined.cpu_s;
@@ -191,7 +166,7 @@ static void lose(uv_timer_t *timer)
 static void regrouped(struct swarm *swarm)
 {
     uint64_t ms = now_ms() - swarm->begun_ms;
-    struct usage now = usage_of(swarm->pid);
+    struct usage now = usage_of(swarm->daemon);
     (void)printf("loss of 30 %%%8.2f s    until the last of %u has round %" PRIu64 "\n",
                  (double)ms / 1e3, swarm->count - swarm->lost, swarm->generation);
     (void)printf("  daemon    %8.2f s    of CPU\n", now.cpu_s - swarm->joined.cpu_s);
@@ -350,37 +325,74 @@ static void finish(struct swarm *swarm)
     free(swarm->nodes);
 }
 
-int main(int argc, char **argv)
+/* Measure a daemon that listens; the exit status. */
+static int measure(const struct job *job, struct proc *daemon, uint32_t nodes)
 {
-    struct swarm swarm = {.status = 1};
-    uint64_t pid, count;
-    if (argc < 4 || ct_parse_u64(argv[2], &pid) != 0 || ct_parse_u64(argv[3], &count) != 0 ||
-        count < 10 || count > NODES_MAX) {
-        (void)fprintf(stderr, "usage: swarm ENDPOINT PID NODES [KEY_FILE]\n");
-        return 2;
-    }
-    (void)signal(SIGPIPE, SIG_IGN);
-    swarm.endpoint = argv[1];
-    swarm.pid = (int)pid;
-    swarm.count = (uint32_t)count;
+    struct swarm swarm = {.daemon = daemon, .count = nodes, .status = 1};
+    swarm.endpoint = job->seats[0].endpoint;
+    swarm.key_file = job->key[0] != '\0' ? job->key : NULL;
     swarm.params = ct_rdzv_params_default;
     swarm.params.nodes_min = swarm.count / 2;
     swarm.params.nodes_max = swarm.count;
     swarm.params.max_restarts = 100;
     swarm.params.lease_ms = LEASE_MS;
     swarm.params.last_call_ms = 5000; /* all are to be in the first round */
-    swarm.key_file = argc > 4 ? argv[4] : NULL;
     swarm.nodes = calloc(swarm.count, sizeof(*swarm.nodes));
-    if (swarm.nodes == NULL || raise_limit(swarm.count) != 0 || uv_loop_init(&swarm.loop) != 0)
+    if (swarm.nodes == NULL || uv_loop_init(&swarm.loop) != 0)
         return 1;
     (void)uv_timer_init(&swarm.loop, &swarm.timer);
     (void)uv_timer_init(&swarm.loop, &swarm.starter);
     swarm.timer.data = swarm.starter.data = &swarm;
     (void)uv_timer_start(&swarm.starter, begin_more, 0, 1);
     (void)uv_timer_start(&swarm.timer, on_late, GIVE_UP_MS, 0);
-    swarm.before = usage_of(swarm.pid);
+    swarm.before = usage_of(swarm.daemon);
     swarm.begun_ms = now_ms();
     (void)uv_run(&swarm.loop, UV_RUN_DEFAULT);
     finish(&swarm);
     return swarm.status;
+}
+
+/* Start a daemon, measure it, end it. */
+static int run(struct job *job, uint32_t nodes, const char *how)
+{
+    static const char *const words[] = {"--log_level", "error", NULL};
+    struct proc *daemon = &job->seats[0].daemon;
+    int status = 1;
+    (void)printf("-- %u nodes %s\n", nodes, how);
+    (void)fflush(stdout);
+    job->port = 0;
+    if (job_start_daemon(job, 0, HOSTS_HERE, NULL, words) == 0 && job_await_daemon(job, 0, 10))
+        status = measure(job, daemon, nodes);
+    if (process_runs(daemon))
+        (void)kill(daemon->pid, SIGTERM);
+    if (!process_await_end(daemon, 30) || daemon->status != 0)
+        status = 1;
+    if (daemon->text.size > 0 || status != 0)
+        (void)fprintf(stderr, "swarm: ctrund ended with status %d; it said:\n%s", daemon->status,
+                      ct_buf_str(&daemon->text));
+    job_end(job);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    static struct job job;
+    char folder[] = "/tmp/ctrun-swarm-XXXXXX";
+    struct hosts hosts;
+    uint64_t count;
+    if (argc != 3 || ct_parse_u64(argv[2], &count) != 0 || count < 10 || count > NODES_MAX) {
+        (void)fprintf(stderr, "usage: swarm PROGRAMS NODES\n");
+        return 2;
+    }
+    (void)signal(SIGPIPE, SIG_IGN);
+    if (raise_limit((uint32_t)count) != 0 || mkdtemp(folder) == NULL)
+        return 1;
+    (void)hosts_up(&hosts, "swarm", 1, true);
+    job_init(&job, &hosts, argv[1], folder);
+    job.bare = true;
+    int status = run(&job, (uint32_t)count, "in clear");
+    if (status == 0)
+        status = job_make_key(&job, 10) ? run(&job, (uint32_t)count, "with TLS") : 1;
+    (void)ct_fs_remove_tree(folder);
+    return status;
 }

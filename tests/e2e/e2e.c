@@ -4,6 +4,9 @@
 #include "base/assert.h"
 #include "base/fs.h"
 #include "base/str.h"
+#include "cluster/job.h"
+#include "cluster/procfs.h"
+#include "cluster/status.h"
 #include "speech.h"
 
 #include <criterion/criterion.h>
@@ -14,9 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 static char root[PATH_MAX];
@@ -187,34 +188,15 @@ void e2e_wait_gone(pid_t pid, double seconds)
     proc_until(is_gone, &pid, seconds, "the end of a process");
 }
 
-/* Is it a worker? An agent has other children for moments (LeakSanitizer's, at its end). */
-static bool is_worker(int pid)
-{
-    char path[64], name[32] = "";
-
-    (void)snprintf(path, sizeof path, "/proc/%d/comm", pid);
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return false;
-    bool read = fgets(name, sizeof name, file) != NULL;
-    (void)fclose(file);
-    return read && strcmp(name, "ctworker\n") == 0;
-}
-
+/* An agent has other children for moments (LeakSanitizer's, at its end). */
 int e2e_workers(const struct proc *agent, pid_t *pids, int room)
 {
-    char path[64];
-    int count = 0, pid;
+    struct procfs_child workers[64];
+    int count = procfs_children(agent->pid, "ctworker", workers,
+                                CT_MIN(room, (int)CT_COUNT(workers)), NULL);
 
-    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)agent->pid,
-                   (int)agent->pid);
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return 0;
-    while (count < room && fscanf(file, "%d", &pid) == 1)
-        if (is_worker(pid))
-            pids[count++] = pid;
-    (void)fclose(file);
+    for (int i = 0; i < count; i++)
+        pids[i] = workers[i].pid;
     return count;
 }
 
@@ -222,33 +204,17 @@ const char *e2e_daemon(struct proc *daemon)
 {
     static char endpoint[64];
     const char *port_file = e2e_in_folder("daemon.port");
-    const char *const argv[] = {proc_program("ctrund"), "--listen", "127.0.0.1:0",
-                                "--port_file",          port_file,  NULL};
+    struct words words = {0};
 
-    proc_start(daemon, argv, NULL);
-    (void)snprintf(endpoint, sizeof endpoint, "127.0.0.1:%d", atoi(e2e_wait_file(port_file, 10)));
+    job_daemon_words(&words, proc_program("ctrund"), "127.0.0.1:0", port_file);
+    proc_start(daemon, words.list, NULL);
+    int port = job_await_port(port_file, 10);
+    cr_assert_neq(port, 0, "the daemon does not listen");
+    (void)snprintf(endpoint, sizeof endpoint, "127.0.0.1:%d", port);
     return endpoint;
 }
 
 void e2e_get(const char *socket_name, const char *path, char *text, size_t room)
 {
-    char request[96];
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    struct timeval patience = {.tv_usec = 500000};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    size_t size = 0;
-
-    cr_assert_geq(fd, 0);
-    (void)snprintf(request, sizeof request,
-                   "GET %s HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n", path);
-    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    (void)snprintf(address.sun_path, sizeof address.sun_path, "%s", e2e_in_folder(socket_name));
-    if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
-        send(fd, request, strlen(request), MSG_NOSIGNAL) > 0) {
-        ssize_t got;
-        while (size + 1 < room && (got = read(fd, text + size, room - 1 - size)) > 0)
-            size += (size_t)got;
-    }
-    text[size] = '\0';
-    (void)close(fd);
+    (void)status_get(e2e_in_folder(socket_name), path, 500, text, room);
 }

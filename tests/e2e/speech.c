@@ -314,8 +314,8 @@ const char *speech_words(const char *text)
 
 __attribute__((constructor)) static void choose(void)
 {
-    static const struct proc_speech records = {begin, receive};
+    static const struct process_speech records = {begin, receive};
 
     if (speech_is_json())
-        proc_speech = &records;
+        process_speech = &records;
 }

@@ -1,37 +1,9 @@
-/* Running the real binaries from a test: start, wait for text, signal, collect.
- *
- * A process is started in a process group of its own with a parent-death signal, its standard
- * output and error go to one pipe. Everything waits with a deadline and fails the test with what
- * the process had said. */
+/* Running the real binaries from a test of Criterion: cluster/process.h, where whoever waits in
+ * vain fails the test with what the process had said. */
 #ifndef TESTS_PROC_H
 #define TESTS_PROC_H
 
-#include "base/bytes.h"
-
-#include <stdbool.h>
-#include <sys/types.h>
-
-struct proc {
-    pid_t pid;
-    int output;         /* the read end of the pipe, -1 at its end */
-    struct ct_buf text; /* all that was read so far, as proc_speech puts it */
-    struct ct_buf line; /* for proc_speech: what it has not put there yet */
-    int speaks;         /* likewise: how its output is read */
-    int status;         /* the exit status, or 128 + signal; -1 while it runs */
-    double seconds;     /* how long it ran */
-    double started_s;
-};
-
-/* Another output format of programs and its parser; NULL: plain text. tests/e2e/speech.c sets
- * it. */
-struct proc_speech {
-    /* Before a start: words and variables to add, both NULL-terminated; words at most one pair. */
-    void (*begin)(struct proc *proc, const char *const argv[], const char *arguments[3],
-                  const char **variable);
-    /* `size` bytes came; at the end of the output none. */
-    void (*receive)(struct proc *proc, const char *data, size_t size);
-};
-extern const struct proc_speech *proc_speech;
+#include "cluster/process.h"
 
 /* Path of a program under test ("ctrun"); from TEST_PROGRAMS or build/release/bin. Static. */
 const char *proc_program(const char *name);

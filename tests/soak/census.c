@@ -17,121 +17,7 @@
  * more than at its first census after a minute. */
 enum { MOST_FDS = 40, MOST_MEMFDS = 6, MORE_RSS_KIB = 6144, WARM_S = 60 };
 
-bool census_stat(pid_t pid, uint64_t *ret_born, pid_t *ret_parent, char *ret_state)
-{
-    char path[64], text[1024];
-    unsigned long long born;
-    int parent;
-    char state;
-
-    (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return false;
-    size_t size = fread(text, 1, sizeof text - 1, file);
-    (void)fclose(file);
-    text[size] = '\0';
-    const char *after = strrchr(text, ')');
-    if (after == NULL || sscanf(after,
-                                ") %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d "
-                                "%*d %*d %*d %*d %*d %llu",
-                                &state, &parent, &born) != 3)
-        return false;
-    *ret_born = born;
-    *ret_parent = parent;
-    *ret_state = state;
-    return true;
-}
-
-bool census_lives(pid_t pid, uint64_t born)
-{
-    uint64_t now;
-    pid_t parent;
-    char state;
-
-    return census_stat(pid, &now, &parent, &state) && now == born && state != 'Z' && state != 'X';
-}
-
-static bool is_worker(pid_t pid)
-{
-    char path[64], name[32] = "";
-
-    (void)snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return false;
-    bool read = fgets(name, sizeof name, file) != NULL;
-    (void)fclose(file);
-    return read && strcmp(name, "ctworker\n") == 0;
-}
-
-int census_workers(pid_t agent, struct worker *workers, int room, int *ret_zombies)
-{
-    char path[64], state;
-    int count = 0, pid;
-    pid_t parent;
-    uint64_t born;
-
-    *ret_zombies = 0;
-    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)agent, (int)agent);
-    FILE *file = fopen(path, "re");
-    while (file != NULL && fscanf(file, "%d", &pid) == 1) {
-        if (!census_stat(pid, &born, &parent, &state))
-            continue;
-        if (state == 'Z')
-            (*ret_zombies)++;
-        else if (count < room && is_worker(pid))
-            workers[count++] = (struct worker){.pid = pid, .born = born};
-    }
-    if (file != NULL)
-        (void)fclose(file);
-    return count;
-}
-
 /* ---- holdings ------------------------------------------------------------------------------- */
-
-static long count_fds(pid_t pid)
-{
-    char path[64];
-    long count = 0;
-
-    (void)snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
-    DIR *folder = opendir(path);
-    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;)
-        count += entry->d_name[0] != '.';
-    if (folder != NULL)
-        (void)closedir(folder);
-    return count;
-}
-
-static long count_memfds(pid_t pid)
-{
-    char path[64], line[1024];
-    long count = 0;
-
-    (void)snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
-    FILE *file = fopen(path, "re");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        count += strstr(line, "/memfd:ctrun-") != NULL || strstr(line, "/dev/shm/") != NULL;
-    if (file != NULL)
-        (void)fclose(file);
-    return count;
-}
-
-static long read_rss_kib(pid_t pid)
-{
-    char path[64], line[256];
-    long kib = 0;
-
-    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-    FILE *file = fopen(path, "re");
-    while (file != NULL && kib == 0 && fgets(line, sizeof line, file) != NULL)
-        if (ct_starts_with(line, "VmRSS:"))
-            kib = strtol(line + strlen("VmRSS:"), NULL, 10);
-    if (file != NULL)
-        (void)fclose(file);
-    return kib;
-}
 
 static struct tracked *find(struct census *census, pid_t pid, uint64_t born)
 {
@@ -141,7 +27,7 @@ static struct tracked *find(struct census *census, pid_t pid, uint64_t born)
         struct tracked *it = &census->tracked[i];
         if (it->pid == pid && it->born == born)
             return it;
-        if (it->pid == 0 || !census_lives(it->pid, it->born))
+        if (it->pid == 0 || !procfs_lives(it->pid, it->born))
             unused = it;
     }
     if (unused != NULL)
@@ -165,21 +51,27 @@ static void compare(struct soak *soak, const struct tracked *it)
                      names[it->role], (int)it->pid, it->host, last->rss_kib, first->rss_kib);
 }
 
+static struct holding holding_of(pid_t pid)
+{
+    static const char *const ours[] = {"/memfd:ctrun-", "/dev/shm/", NULL};
+
+    return (struct holding){procfs_descriptors(pid), procfs_mappings(pid, ours),
+                            (long)(procfs_resident_bytes(pid, false) / 1024)};
+}
+
 static void track(struct soak *soak, enum role role, int host, pid_t pid)
 {
     double now_s = soak_now_s(soak);
-    uint64_t born;
-    pid_t parent;
-    char state;
+    struct procfs_stat stat;
 
-    if (pid == 0 || !census_stat(pid, &born, &parent, &state))
+    if (pid == 0 || !procfs_stat(pid, &stat))
         return;
-    struct tracked *it = find(&soak->census, pid, born);
+    struct tracked *it = find(&soak->census, pid, stat.born);
     if (it == NULL)
         return;
     it->role = role;
     it->host = host;
-    it->last = (struct holding){count_fds(pid), count_memfds(pid), read_rss_kib(pid)};
+    it->last = holding_of(pid);
     it->last_s = now_s;
     if (it->times == 0) {
         it->first = it->last;
@@ -210,12 +102,18 @@ double census_slope(const struct tracked *it)
     return spread > 0 ? (n * it->sum_tm - it->sum_t * it->sum_m) / spread : 0;
 }
 
+/* 0: it is not running. */
+static pid_t pid_of(const struct proc *proc)
+{
+    return process_runs(proc) ? proc->pid : 0;
+}
+
 void census_take(struct soak *soak)
 {
-    track(soak, ROLE_DAEMON, SOAK_HOSTS + soak->cast.serving, cast_daemon(soak)->pid);
+    track(soak, ROLE_DAEMON, SOAK_HOSTS + soak->cast.serving, pid_of(cast_daemon(soak)));
     for (int i = 0; i < SOAK_HOSTS; i++) {
         const struct node *node = &soak->cast.nodes[i];
-        track(soak, ROLE_AGENT, i, node->agent.pid);
+        track(soak, ROLE_AGENT, i, pid_of(node->agent));
         for (int k = 0; k < SOAK_SLOTS; k++)
             track(soak, ROLE_WORKER, i, node->workers[k].pid);
     }
@@ -241,10 +139,10 @@ static void write_stack(struct soak *soak, pid_t pid)
 
 void census_stacks(struct soak *soak)
 {
-    write_stack(soak, soak->cast.seats[soak->cast.serving].daemon.pid);
+    write_stack(soak, pid_of(cast_daemon(soak)));
     for (int i = 0; i < SOAK_HOSTS; i++) {
         const struct node *node = &soak->cast.nodes[i];
-        write_stack(soak, node->agent.pid);
+        write_stack(soak, pid_of(node->agent));
         for (int k = 0; k < SOAK_SLOTS; k++)
             write_stack(soak, node->workers[k].pid);
     }

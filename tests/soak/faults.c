@@ -4,7 +4,6 @@
  * than the lease, so that leaks have a whole soak to show in. */
 #include "soak.h"
 
-#include "base/assert.h"
 #include "chance.h"
 
 #include <signal.h>
@@ -29,17 +28,16 @@ const char *faults_words(enum fault_kind kind)
 
 /* ---- later ---------------------------------------------------------------------------------- */
 
-static void plan(struct soak *soak, double in_s, void (*run)(struct soak *, int), int host)
+static void plan(struct soak *soak, double in_s, void (*run)(void *, int), int host)
 {
-    struct faults *state = &soak->faults;
-
-    CT_ASSERT(state->later_count < SOAK_LATER);
-    state->later[state->later_count++] = (struct later){soak_now_s(soak) + in_s, run, host};
+    timeline_add(&soak->faults.later, in_s, run, host);
 }
 
-static void later_start_agent(struct soak *soak, int host)
+static void later_start_agent(void *context, int host)
 {
-    if (soak->cast.nodes[host].agent.pid != 0) {
+    struct soak *soak = context;
+
+    if (process_runs(soak->cast.nodes[host].agent)) {
         if (soak->cast.nodes[host].ending)
             plan(soak, 0.5, later_start_agent, host);
         return;
@@ -49,10 +47,12 @@ static void later_start_agent(struct soak *soak, int host)
         report_alarm(soak, "agent %d cannot be started", host);
 }
 
-static void later_continue_agent(struct soak *soak, int host)
+static void later_continue_agent(void *context, int host)
 {
-    if (soak->cast.nodes[host].agent.pid != 0)
-        (void)kill(soak->cast.nodes[host].agent.pid, SIGCONT);
+    struct soak *soak = context;
+
+    if (process_runs(soak->cast.nodes[host].agent))
+        (void)kill(soak->cast.nodes[host].agent->pid, SIGCONT);
     report_event(soak, "agent %d goes on", host);
 }
 
@@ -64,35 +64,47 @@ static void start_daemon(struct soak *soak, int seat, bool takeover)
         report_alarm(soak, "the daemon cannot be started");
 }
 
-static void later_start_daemon(struct soak *soak, int host)
+static void later_start_daemon(void *context, int host)
 {
-    struct seat *seats = soak->cast.seats;
+    struct soak *soak = context;
+    const struct seat *seats = soak->cast.seats;
     int seat = (int)ct_rng_below(&soak->rng, SOAK_SEATS);
 
-    if (seats[0].daemon.pid != 0 || seats[1].daemon.pid != 0)
+    if (process_runs(seats[0].daemon) || process_runs(seats[1].daemon))
         plan(soak, 0.02, later_start_daemon, host); /* its end is not collected yet */
     else
         start_daemon(soak, seat, false);
 }
 
-static void later_continue_daemon(struct soak *soak, int host)
+static void later_continue_daemon(void *context, int host)
 {
-    pid_t pid = soak->cast.seats[host - SOAK_HOSTS].daemon.pid;
+    struct soak *soak = context;
+    const struct proc *daemon = soak->cast.seats[host - SOAK_HOSTS].daemon;
 
-    if (pid != 0)
-        (void)kill(pid, SIGCONT);
+    if (process_runs(daemon))
+        (void)kill(daemon->pid, SIGCONT);
     report_event(soak, "the daemon on host %d goes on", host);
 }
 
-static void later_plug(struct soak *soak, int host)
+static void heal(struct soak *soak, int host)
 {
-    hosts_plug(host);
+    if (!hosts_heal(&soak->hosts, host))
+        report_alarm(soak, "host %d cannot be connected again", host);
+}
+
+static void later_plug(void *context, int host)
+{
+    struct soak *soak = context;
+
+    heal(soak, host);
     report_event(soak, "host %d is plugged in", host);
 }
 
-static void later_lose_nothing(struct soak *soak, int host)
+static void later_lose_nothing(void *context, int host)
 {
-    hosts_lose_nothing(host);
+    struct soak *soak = context;
+
+    heal(soak, host);
     report_event(soak, "host %d receives all packets", host);
 }
 
@@ -102,7 +114,7 @@ static bool is_sound(const struct soak *soak, int host)
 {
     const struct node *node = &soak->cast.nodes[host];
 
-    return node->agent.pid != 0 && !node->leaving && soak_now_s(soak) > node->busy_s;
+    return process_runs(node->agent) && !node->leaving && soak_now_s(soak) > node->busy_s;
 }
 
 static bool is_at_work(const struct soak *soak, int host)
@@ -179,8 +191,10 @@ static bool do_kill_worker(struct soak *soak)
     return kill_a_worker(soak, "");
 }
 
-static void later_kill_worker(struct soak *soak, int host)
+static void later_kill_worker(void *context, int host)
 {
+    struct soak *soak = context;
+
     (void)host;
     (void)kill_a_worker(soak, ", during the recovery");
 }
@@ -193,11 +207,13 @@ static bool do_kill_twice(struct soak *soak)
     return true;
 }
 
-static void later_continue_workers(struct soak *soak, int host)
+static void later_continue_workers(void *context, int host)
 {
+    struct soak *soak = context;
+
     for (int i = 0; i < SOAK_SLOTS; i++) {
         const struct worker *worker = &soak->cast.nodes[host].workers[i];
-        if (worker->pid != 0 && census_lives(worker->pid, worker->born))
+        if (worker->pid != 0 && procfs_lives(worker->pid, worker->born))
             (void)kill(worker->pid, SIGCONT);
     }
     report_event(soak, "the workers of host %d go on", host);
@@ -250,7 +266,7 @@ static bool do_kill_agent(struct soak *soak)
     if (host < 0)
         return false;
     report_event(soak, "SIGKILL to agent %d", host);
-    (void)kill(soak->cast.nodes[host].agent.pid, SIGKILL);
+    (void)kill(soak->cast.nodes[host].agent->pid, SIGKILL);
     soak->cast.nodes[host].ending = true;
     excuse(soak, host, 0);
     replace(soak, host);
@@ -262,7 +278,7 @@ static bool stop_agent(struct soak *soak, int host, double seconds)
     if (host < 0)
         return false;
     report_event(soak, "SIGSTOP to agent %d for %.1f s", host, seconds);
-    (void)kill(soak->cast.nodes[host].agent.pid, SIGSTOP);
+    (void)kill(soak->cast.nodes[host].agent->pid, SIGSTOP);
     plan(soak, seconds, later_continue_agent, host);
     return true;
 }
@@ -301,23 +317,15 @@ static bool do_drain(struct soak *soak)
     if (host < 0)
         return false;
     report_event(soak, "SIGTERM to agent %d", host);
-    (void)kill(soak->cast.nodes[host].agent.pid, SIGTERM);
+    (void)kill(soak->cast.nodes[host].agent->pid, SIGTERM);
     expect_leave(soak, host);
     return true;
-}
-
-static bool is_planned(const struct soak *soak, int host)
-{
-    for (size_t i = 0; i < soak->faults.later_count; i++)
-        if (soak->faults.later[i].host == host)
-            return true;
-    return false;
 }
 
 static bool do_join(struct soak *soak)
 {
     for (int i = 0; i < SOAK_HOSTS; i++) {
-        if (soak->cast.nodes[i].agent.pid != 0 || is_planned(soak, i))
+        if (process_runs(soak->cast.nodes[i].agent) || timeline_concerns(&soak->faults.later, i))
             continue;
         later_start_agent(soak, i);
         return true;
@@ -332,8 +340,9 @@ static bool is_daemon_sound(const struct soak *soak)
 {
     const struct cast *cast = &soak->cast;
 
-    return cast->seats[cast->serving].daemon.pid != 0 &&
-           cast->seats[1 - cast->serving].daemon.pid == 0 && soak_now_s(soak) > cast->daemon_busy_s;
+    return process_runs(cast->seats[cast->serving].daemon) &&
+           !process_runs(cast->seats[1 - cast->serving].daemon) &&
+           soak_now_s(soak) > cast->daemon_busy_s;
 }
 
 static bool do_drain_order(struct soak *soak)
@@ -348,11 +357,12 @@ static bool do_drain_order(struct soak *soak)
     return true;
 }
 
-static void later_kill_daemon(struct soak *soak, int host)
+static void later_kill_daemon(void *context, int host)
 {
+    struct soak *soak = context;
     double seconds = soak_draw(soak, 0, 3);
 
-    if (cast_daemon(soak)->pid == 0)
+    if (!process_runs(cast_daemon(soak)))
         return;
     report_event(soak, "SIGKILL to the daemon, back in %.1f s", seconds);
     soak->cast.seats[soak->cast.serving].killed = true;
@@ -433,7 +443,8 @@ static bool unplug(struct soak *soak, int host, double seconds)
     if (host < 0)
         return false;
     report_event(soak, "host %d is unplugged for %.1f s", host, seconds);
-    hosts_unplug(host);
+    if (!hosts_cut(&soak->hosts, host))
+        report_alarm(soak, "host %d cannot be unplugged", host);
     plan(soak, seconds, later_plug, host);
     return true;
 }
@@ -468,7 +479,8 @@ static bool do_lose(struct soak *soak)
         return false;
     report_event(soak, "host %d loses %d %% of what it receives for %.1f s", host, percent,
                  seconds);
-    hosts_lose(host, percent);
+    if (!hosts_lose(&soak->hosts, host, HOSTS_IN, percent))
+        report_alarm(soak, "host %d cannot be made to lose packets", host);
     excuse(soak, host, seconds);
     plan(soak, seconds, later_lose_nothing, host);
     return true;
@@ -507,26 +519,11 @@ static enum fault_kind draw_kind(struct soak *soak)
     return FAULT_KILL_WORKER;
 }
 
-static void run_due(struct soak *soak)
-{
-    struct faults *state = &soak->faults;
-
-    for (size_t i = 0; i < state->later_count;) {
-        struct later later = state->later[i];
-        if (soak_now_s(soak) < later.at_s) {
-            i++;
-            continue;
-        }
-        state->later[i] = state->later[--state->later_count];
-        later.run(soak, later.host);
-    }
-}
-
 void faults_advance(struct soak *soak, bool more)
 {
     struct faults *state = &soak->faults;
 
-    run_due(soak);
+    timeline_run(&state->later, soak);
     if (!more || soak_now_s(soak) < state->next_s)
         return;
     enum fault_kind kind = draw_kind(soak);
@@ -539,11 +536,11 @@ void faults_advance(struct soak *soak, bool more)
 
 bool faults_idle(const struct soak *soak)
 {
-    if (soak->faults.later_count > 0 || soak_now_s(soak) < soak->cast.daemon_busy_s)
+    if (soak->faults.later.count > 0 || soak_now_s(soak) < soak->cast.daemon_busy_s)
         return false;
     for (int i = 0; i < SOAK_HOSTS; i++) {
         const struct node *node = &soak->cast.nodes[i];
-        if (node->agent.pid != 0 && (node->leaving || soak_now_s(soak) < node->busy_s))
+        if (process_runs(node->agent) && (node->leaving || soak_now_s(soak) < node->busy_s))
             return false;
     }
     return true;

@@ -94,9 +94,9 @@ static void watch(struct soak *soak)
 static void tell_last_words(struct soak *soak)
 {
     for (int i = 0; i < SOAK_HOSTS; i++)
-        if (soak->cast.nodes[i].agent.pid != 0)
-            report_event(soak, "%s (pid %d): %s", soak->cast.nodes[i].agent.name,
-                         (int)soak->cast.nodes[i].agent.pid, soak->cast.nodes[i].agent.last);
+        if (process_runs(soak->cast.nodes[i].agent))
+            report_event(soak, "%s (pid %d): %s", soak->cast.nodes[i].agent->name,
+                         (int)soak->cast.nodes[i].agent->pid, soak->cast.nodes[i].agent->last);
     report_event(soak, "%s: %s", cast_daemon(soak)->name, cast_daemon(soak)->last);
 }
 
@@ -130,7 +130,7 @@ static bool is_calm(const struct soak *soak)
 {
     const struct cast *cast = &soak->cast;
 
-    return faults_idle(soak) && cast->running == 1 && cast->desk.pid == 0 &&
+    return faults_idle(soak) && cast->running == 1 && !process_runs(&cast->desk) &&
            cast->world == usable_world(soak) && cast_is_complete(soak) &&
            soak_now_s(soak) - soak->steps.seen_s < 1;
 }
@@ -223,14 +223,12 @@ static bool set_up(struct soak *soak)
         return false;
     (void)setenv("TMPDIR", tmp, 1);
     (void)setenv("XDG_RUNTIME_DIR", tmp, 1);
-    hosts_up(&soak->hosts);
     return cast_open(soak);
 }
 
 static void tear_down(struct soak *soak)
 {
     cast_destroy(soak);
-    hosts_down(&soak->hosts);
     if (soak->steps.fd >= 0)
         (void)close(soak->steps.fd);
     ct_buf_deinit(&soak->steps.text);
@@ -240,16 +238,6 @@ static void tear_down(struct soak *soak)
         (void)ct_fs_remove_tree(soak->folder);
     else
         (void)printf("all logs are in %s\n", soak->folder);
-}
-
-static void forget_descriptors(struct soak *soak)
-{
-    soak->steps.fd = -1;
-    for (int i = 0; i < SOAK_HOSTS; i++)
-        soak->cast.nodes[i].agent.output = soak->cast.nodes[i].agent.log = -1;
-    for (int i = 0; i < SOAK_SEATS; i++)
-        soak->cast.seats[i].daemon.output = soak->cast.seats[i].daemon.log = -1;
-    soak->cast.desk.output = soak->cast.desk.log = -1;
 }
 
 int main(int argc, char **argv)
@@ -270,7 +258,7 @@ int main(int argc, char **argv)
     soak.programs = programs;
     soak.config = config;
     soak.began_s = (double)ct_clock_mono_ns(&ct_clock_system) * 1e-9;
-    forget_descriptors(&soak);
+    soak.steps.fd = -1;
     ct_buf_init(&soak.steps.text, 0);
     ct_rng_init(&soak.rng, soak.seed);
     for (int i = 0; i < 2; i++)

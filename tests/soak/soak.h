@@ -1,8 +1,8 @@
 /* The soak: a real elastic training under random faults for as long as one likes.
  *
- *      seed -> faults.c ----------> cast.c (daemon, agents) ----> program.c (processes, lines)
- *                  \                   |                     \--> hosts.c   (namespaces, cables)
- *                   timeline: undo, restart
+ *      seed -> faults.c ----------> cast.c (daemon, agents) ----> tests/lib/cluster: job.h, hosts.h
+ *                  \                   |                            (processes, lines, cables)
+ *                   timeline.h: undo, restart
  *      watched all the time:   steps.c (the training), census.c (/proc), watch.c (ends, words)
  *      at the end:             verify.c (against an undisturbed run), report.c (the table)
  *
@@ -15,6 +15,9 @@
 
 #include "base/bytes.h"
 #include "base/rng.h"
+#include "cluster/job.h"
+#include "cluster/procfs.h"
+#include "cluster/timeline.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,7 +32,6 @@ enum {
     SOAK_SLOTS = 2,   /* workers of a node */
     SOAK_LEAVES = 8,  /* micro-batches of a step in soak.yaml: the ranks divide them */
     SOAK_HANG_S = 8,  /* a worker without a sign of life for so long hangs */
-    SOAK_LATER = 64,  /* planned actions */
     SOAK_EVENTS = 40, /* remembered for an alarm */
     SOAK_TRACKED = 64,
     SOAK_PATH = 256,
@@ -43,68 +45,19 @@ enum fault_kind {
     FAULT_COUNT
 };
 
-/* ---- program.c: a process and what it says -------------------------------------------------- */
-
 struct soak;
-
-struct program {
-    char name[32]; /* "daemon", "agent 3"; its log file is named after it */
-    pid_t pid;     /* 0: not running */
-    int output;    /* read end of the pipe for both of its streams, -1: none */
-    int log;       /* the file that all lines go to, -1: none */
-    int status;    /* after the end: exit status, or 128 + signal */
-    struct ct_buf line;
-    char last[512]; /* the newest line that is no progress */
-};
-
-/* Start `argv` in the folder `cwd` with its lines going to `log`; it dies with this process. */
-bool program_start(struct program *program, const char *const argv[], const char *cwd,
-                   const char *log);
-
-/* Take what it has said; `on_line` is called for each whole line. */
-void program_pump(struct program *program, struct soak *soak,
-                  void (*on_line)(struct soak *soak, struct program *program, const char *line));
-
-/* True once when it has ended: pid becomes 0 and status is set. */
-bool program_ended(struct program *program);
-
-/* SIGKILL and wait; free everything. */
-void program_destroy(struct program *program);
-
-/* ---- hosts.c -------------------------------------------------------------------------------- */
-
-/* Network namespaces joined by a bridge when root may have them, else this machine's loopback.
- * Hosts from SOAK_HOSTS on are the daemon's. */
-struct hosts {
-    bool spaces; /* namespaces: cables can be cut */
-    bool up;
-};
-
-void hosts_up(struct hosts *hosts);
-void hosts_down(struct hosts *hosts);
-const char *hosts_address(const struct hosts *hosts, int host);
-
-/* Put the words that run a program on a host, under a host name of its own, in front of `argv`;
- * `words` has room for `room`. */
-void hosts_command(const struct hosts *hosts, int host, const char *name, const char *const argv[],
-                   const char **words, size_t room);
-
-void hosts_unplug(int host);
-void hosts_plug(int host);
-void hosts_lose(int host, int percent);
-void hosts_lose_nothing(int host);
 
 /* ---- cast.c: daemon, agents, workers -------------------------------------------------------- */
 
 struct worker {
-    pid_t pid;
-    uint64_t born;    /* start time of the process: pid and born name it for ever */
+    pid_t pid;        /* 0: none */
+    uint64_t born;    /* pid and this name it for ever */
     double seen_s;    /* when it was found */
     double excused_s; /* until then its end is no surprise */
 };
 
 struct node {
-    struct program agent;
+    struct proc *agent; /* of the job */
     char host_name[32];
     struct worker workers[SOAK_SLOTS];
     bool ending;      /* its end was ordered, in whatever way */
@@ -122,20 +75,18 @@ struct orphan {
 
 /* Where a daemon may be. */
 struct seat {
-    struct program daemon;
-    char endpoint[64];
-    bool killed;     /* its end was ordered */
-    double fenced_s; /* by then it has noticed that another one took over; 0: nobody has */
+    struct proc *daemon; /* of the job */
+    bool killed;         /* its end was ordered */
+    double fenced_s;     /* by then it has noticed that another one took over; 0: nobody has */
 };
 
 struct cast {
     struct seat seats[SOAK_SEATS];
     int serving;          /* the seat of the newest daemon */
-    struct program desk;  /* ctrun drain, ctrun status: one at a time */
+    struct proc desk;     /* ctrun drain, ctrun status: one at a time */
     double order_s;       /* by then its command is over */
     int ordered;          /* the host that it drains, -1: none */
     double daemon_busy_s; /* until then it is down or stopped on purpose */
-    char key[SOAK_PATH];
     struct node nodes[SOAK_HOSTS];
     struct orphan orphans[SOAK_HOSTS * SOAK_SLOTS];
     /* what the daemon's metrics said last */
@@ -145,11 +96,12 @@ struct cast {
     double started_s;            /* when it was started */
 };
 
+/* Make the hosts and the key, start the daemon and the first agents. */
 bool cast_open(struct soak *soak);
 
 /* Start a daemon on a seat; with `takeover` although another one serves. */
 bool cast_start_daemon(struct soak *soak, int seat, bool takeover);
-struct program *cast_daemon(struct soak *soak);
+struct proc *cast_daemon(struct soak *soak);
 bool cast_start_agent(struct soak *soak, int host);
 
 /* `ctrun VERB`, about a host unless that is -1, as an operator would: it must succeed within 10 s.
@@ -173,22 +125,15 @@ void cast_destroy(struct soak *soak);
 void cast_watch(struct soak *soak);
 
 /* A line that was said: an alarm when it must never be. */
-void cast_on_line(struct soak *soak, struct program *program, const char *line);
+void cast_on_line(void *soak, struct proc *proc, const char *line);
 
 /* ---- faults.c ------------------------------------------------------------------------------- */
-
-struct later {
-    double at_s;
-    void (*run)(struct soak *soak, int host);
-    int host;
-};
 
 struct faults {
     double next_s;      /* when the next one is due */
     double last_wall_s; /* when the last one was done */
     enum fault_kind last;
-    struct later later[SOAK_LATER];
-    size_t later_count;
+    struct timeline later;
 };
 
 /* Do what is due; with `more`, also a new fault when its time has come. */
@@ -255,13 +200,6 @@ struct census {
     struct tracked eldest[ROLE_COUNT]; /* who lived longest, for the table */
 };
 
-/* The process's start time and parent; false when it is gone. `ret_state` is 'Z' for a zombie. */
-bool census_stat(pid_t pid, uint64_t *ret_born, pid_t *ret_parent, char *ret_state);
-bool census_lives(pid_t pid, uint64_t born);
-
-/* Workers among an agent's children; how many were found. `ret_zombies` counts dead ones. */
-int census_workers(pid_t agent, struct worker *workers, int room, int *ret_zombies);
-
 /* To be called at a quiet moment with everybody at work. */
 void census_take(struct soak *soak);
 
@@ -304,7 +242,8 @@ struct soak {
     double began_s;
     bool over; /* a stop was asked for, or nothing can go on */
     struct ct_rng rng;
-    struct hosts hosts;
+    struct hosts hosts; /* from SOAK_HOSTS on they are the daemon's */
+    struct job job;
     struct cast cast;
     struct faults faults;
     struct steps steps;

@@ -30,18 +30,15 @@ static bool train_reference(struct soak *soak, const char *folder, uint64_t step
 {
     char program[SOAK_PATH], log[SOAK_PATH + 32], words[48];
     const char *const argv[] = {program, soak->config, words, NULL};
-    struct program reference = {.output = -1, .log = -1};
+    struct proc reference = {0};
 
     (void)snprintf(program, sizeof program, "%s/ctworker", soak->programs);
     (void)snprintf(words, sizeof words, "--train.steps=%" PRIu64, steps);
     (void)snprintf(log, sizeof log, "%s/reference.log", soak->folder);
-    double until_s = soak_now_s(soak) + SLOW_S;
-    if (!program_start(&reference, argv, folder, log))
-        return false;
-    while (!program_ended(&reference) && soak_now_s(soak) < until_s)
-        soak_pass(20);
-    bool well = reference.pid == 0 && reference.status == 0;
-    program_destroy(&reference);
+    bool well =
+        process_spawn(&reference, argv, &(struct process_how){.cwd = folder, .log = log}) == 0 &&
+        process_await_end(&reference, SLOW_S) && reference.status == 0;
+    process_free(&reference);
     return well;
 }
 

@@ -3,14 +3,11 @@
 #include "soak.h"
 
 #include "base/assert.h"
+#include "cluster/status.h"
 
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 /* The longest that an orphan, a zombie, a silent daemon, a node that leaves, a daemon that another
  * one has taken over from, an order may take; the age from which on a worker counts as a survivor;
@@ -42,51 +39,16 @@ static const char *const forbidden[] = {
     "invariant",
 };
 
-void cast_on_line(struct soak *soak, struct program *program, const char *line)
+void cast_on_line(void *context, struct proc *proc, const char *line)
 {
+    struct soak *soak = context;
+
     for (size_t i = 0; i < CT_COUNT(forbidden); i++)
         if (strstr(line, forbidden[i]) != NULL)
-            report_alarm(soak, "%s says: %s", program->name, line);
+            report_alarm(soak, "%s says: %s", proc->name, line);
 }
 
 /* ---- the daemon's figures ------------------------------------------------------------------- */
-
-static bool get_metrics(struct soak *soak, char *text, size_t room)
-{
-    static const char request[] =
-        "GET /metrics HTTP/1.1\r\nHost: soak\r\nConnection: close\r\n\r\n";
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    struct timeval patience = {.tv_usec = 300000};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    size_t size = 0;
-
-    if (fd < 0)
-        return false;
-    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    (void)snprintf(address.sun_path, sizeof address.sun_path, "%s/status.%d", soak->folder,
-                   soak->cast.serving);
-    if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
-        send(fd, request, sizeof request - 1, MSG_NOSIGNAL) > 0) {
-        ssize_t got;
-        while (size + 1 < room && (got = read(fd, text + size, room - 1 - size)) > 0)
-            size += (size_t)got;
-    }
-    text[size] = '\0';
-    (void)close(fd);
-    return size > 0;
-}
-
-static double figure(const char *text, const char *name, double otherwise)
-{
-    size_t length = strlen(name);
-
-    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
-        line += *line == '\n';
-        if (strncmp(line, name, length) == 0 && (line[length] == ' ' || line[length] == '{'))
-            return strtod(line + length + strcspn(line + length, " "), NULL);
-    }
-    return otherwise;
-}
 
 static void watch_figures(struct soak *soak)
 {
@@ -97,28 +59,28 @@ static void watch_figures(struct soak *soak)
     if (now_s < cast->looked_s + LOOK_S)
         return;
     cast->looked_s = now_s;
-    if (cast_daemon(soak)->pid == 0 || now_s < cast->daemon_busy_s) {
+    if (!process_runs(cast_daemon(soak)) || now_s < cast->daemon_busy_s) {
         cast->answered_s = now_s;
         return;
     }
-    if (!get_metrics(soak, text, sizeof text)) {
+    if (!status_get(soak->job.seats[cast->serving].socket, "/metrics", 300, text, sizeof text)) {
         if (now_s - cast->answered_s > MUTE_S) {
             report_alarm(soak, "the daemon has not answered for %d s", MUTE_S);
             cast->answered_s = now_s;
         }
         return;
     }
-    double generation = figure(text, "ctrun_generation", cast->generation);
-    double epoch = figure(text, "ctrun_epoch", cast->epoch);
+    double generation = status_figure(text, "ctrun_generation", cast->generation);
+    double epoch = status_figure(text, "ctrun_epoch", cast->epoch);
     if (generation < cast->generation)
         report_alarm(soak, "the generation fell from %.0f to %.0f", cast->generation, generation);
     if (epoch < cast->epoch)
         report_alarm(soak, "the epoch fell from %.0f to %.0f", cast->epoch, epoch);
     cast->generation = generation;
     cast->epoch = epoch;
-    cast->members = figure(text, "ctrun_members", 0);
-    cast->world = figure(text, "ctrun_world_size", 0);
-    cast->running = figure(text, "ctrun_running", 0);
+    cast->members = status_figure(text, "ctrun_members", 0);
+    cast->world = status_figure(text, "ctrun_world_size", 0);
+    cast->running = status_figure(text, "ctrun_running", 0);
     cast->answered_s = cast->figures_s = now_s;
 }
 
@@ -141,7 +103,7 @@ static void watch_orphans(struct soak *soak)
         struct orphan *orphan = &soak->cast.orphans[i];
         if (orphan->worker.pid == 0)
             continue;
-        if (!census_lives(orphan->worker.pid, orphan->worker.born)) {
+        if (!procfs_lives(orphan->worker.pid, orphan->worker.born)) {
             orphan->worker.pid = 0;
         } else if (soak_now_s(soak) > orphan->due_s) {
             report_alarm(soak, "worker %d lives %d s after its agent", (int)orphan->worker.pid,
@@ -152,12 +114,27 @@ static void watch_orphans(struct soak *soak)
     }
 }
 
-static bool is_listed(const struct worker *worker, const struct worker *list, int count)
+static bool is_among(const struct worker *worker, const struct procfs_child *now, int count)
 {
     for (int i = 0; i < count; i++)
-        if (list[i].pid == worker->pid && list[i].born == worker->born)
+        if (now[i].pid == worker->pid && now[i].born == worker->born)
             return true;
     return false;
+}
+
+/* It is known, or takes a free place. */
+static void note_worker(struct node *node, const struct procfs_child *child, double now_s)
+{
+    struct worker *place = NULL;
+
+    for (int i = 0; i < SOAK_SLOTS; i++) {
+        if (is_among(&node->workers[i], child, 1))
+            return;
+        if (node->workers[i].pid == 0 && place == NULL)
+            place = &node->workers[i];
+    }
+    if (place != NULL)
+        *place = (struct worker){.pid = child->pid, .born = child->born, .seen_s = now_s};
 }
 
 static void watch_zombies(struct soak *soak, int host, int zombies)
@@ -179,34 +156,25 @@ static void watch_zombies(struct soak *soak, int host, int zombies)
 static void watch_workers(struct soak *soak, int host)
 {
     struct node *node = &soak->cast.nodes[host];
-    struct worker now[SOAK_SLOTS + 2];
+    struct procfs_child now[SOAK_SLOTS + 2];
     double now_s = soak_now_s(soak);
     int zombies = 0;
-    int count = census_workers(node->agent.pid, now, SOAK_SLOTS + 2, &zombies);
+    int count = procfs_children(node->agent->pid, "ctworker", now, SOAK_SLOTS + 2, &zombies);
 
     for (int i = 0; i < SOAK_SLOTS; i++) {
         struct worker *was = &node->workers[i];
-        if (was->pid == 0 || is_listed(was, now, count))
+        if (was->pid == 0 || is_among(was, now, count))
             continue;
         /* Before its first round has begun it could not say that it lives on, and nothing is lost.
          */
         bool young = now_s - was->seen_s < YOUNG_S;
         if (!young && now_s > was->excused_s && now_s > node->excused_s)
             report_alarm(soak, "worker %d of host %d ended, though no fault concerned it; %s: %s",
-                         (int)was->pid, host, node->agent.name, node->agent.last);
+                         (int)was->pid, host, node->agent->name, node->agent->last);
         was->pid = 0;
     }
-    for (int i = 0; i < count; i++) {
-        if (is_listed(&now[i], node->workers, SOAK_SLOTS))
-            continue;
-        for (int k = 0; k < SOAK_SLOTS; k++) {
-            if (node->workers[k].pid != 0)
-                continue;
-            node->workers[k] = now[i];
-            node->workers[k].seen_s = now_s;
-            break;
-        }
-    }
+    for (int i = 0; i < count; i++)
+        note_worker(node, &now[i], now_s);
     watch_zombies(soak, host, zombies);
 }
 
@@ -216,12 +184,12 @@ static void agent_ended(struct soak *soak, int host)
 {
     struct node *node = &soak->cast.nodes[host];
 
-    program_pump(&node->agent, soak, cast_on_line);
-    if (node->leaving && (node->agent.status == 0 || node->agent.status == 128 + SIGTERM))
-        report_event(soak, "host %d has left with status %d", host, node->agent.status);
-    else if (node->agent.status != 128 + SIGKILL)
-        report_alarm(soak, "agent %d ended with status %d: %s", host, node->agent.status,
-                     node->agent.last);
+    process_drain(node->agent);
+    if (node->leaving && (node->agent->status == 0 || node->agent->status == 128 + SIGTERM))
+        report_event(soak, "host %d has left with status %d", host, node->agent->status);
+    else if (node->agent->status != 128 + SIGKILL)
+        report_alarm(soak, "agent %d ended with status %d: %s", host, node->agent->status,
+                     node->agent->last);
     for (int i = 0; i < SOAK_SLOTS; i++)
         if (node->workers[i].pid != 0)
             add_orphan(soak, node->workers[i]);
@@ -233,16 +201,16 @@ static void watch_node(struct soak *soak, int host)
 {
     struct node *node = &soak->cast.nodes[host];
 
-    program_pump(&node->agent, soak, cast_on_line);
-    if (program_ended(&node->agent)) {
+    process_drain(node->agent);
+    if (process_reap(node->agent)) {
         agent_ended(soak, host);
         return;
     }
-    if (node->agent.pid == 0)
+    if (!process_runs(node->agent))
         return;
     if (node->leaving && soak_now_s(soak) > node->busy_s) {
         report_alarm(soak, "host %d was asked to leave and is still there: %s", host,
-                     node->agent.last);
+                     node->agent->last);
         node->leaving = node->ending = false;
     }
     watch_workers(soak, host);
@@ -250,17 +218,17 @@ static void watch_node(struct soak *soak, int host)
 
 static void watch_seat(struct soak *soak, struct seat *seat)
 {
-    struct program *daemon = &seat->daemon;
+    struct proc *daemon = seat->daemon;
     bool fenced = seat->fenced_s != 0;
 
-    program_pump(daemon, soak, cast_on_line);
-    if (program_ended(daemon)) {
-        program_pump(daemon, soak, cast_on_line);
+    process_drain(daemon);
+    if (process_reap(daemon)) {
+        process_drain(daemon);
         if (!seat->killed && !(fenced && daemon->status == FENCED))
             report_alarm(soak, "%s ended with status %d: %s", daemon->name, daemon->status,
                          daemon->last);
         seat->fenced_s = 0;
-    } else if (fenced && daemon->pid != 0 && soak_now_s(soak) > seat->fenced_s) {
+    } else if (fenced && process_runs(daemon) && soak_now_s(soak) > seat->fenced_s) {
         report_alarm(soak, "%s serves on after another one took over", daemon->name);
         seat->fenced_s += FENCE_S;
     }
@@ -268,11 +236,11 @@ static void watch_seat(struct soak *soak, struct seat *seat)
 
 static void watch_operator(struct soak *soak)
 {
-    struct program *desk = &soak->cast.desk;
+    struct proc *desk = &soak->cast.desk;
 
-    program_pump(desk, soak, cast_on_line);
-    if (program_ended(desk)) {
-        program_pump(desk, soak, cast_on_line);
+    process_drain(desk);
+    if (process_reap(desk)) {
+        process_drain(desk);
         if (desk->status == 0)
             return;
         if (desk->status == REFUSED) /* a node that was to be up has not joined yet */
@@ -283,7 +251,7 @@ static void watch_operator(struct soak *soak)
         if (soak->cast.ordered >= 0)
             soak->cast.nodes[soak->cast.ordered].leaving =
                 soak->cast.nodes[soak->cast.ordered].ending = false;
-    } else if (desk->pid != 0 && soak_now_s(soak) > soak->cast.order_s) {
+    } else if (process_runs(desk) && soak_now_s(soak) > soak->cast.order_s) {
         report_alarm(soak, "an operator's command has not ended within %d s: %s", ORDER_S,
                      desk->last);
         soak->cast.order_s += ORDER_S;

@@ -1,7 +1,7 @@
 /* NCCL's interface, as far as it is used, without its header: that one includes CUDA's, which
  * machines without the toolkit do not have, and a program built there runs with NCCL all the same,
  * as it is loaded at run time. Names and values are the binary interface of all versions 2.x;
- * where nccl.h is there, tests/unit/coll/test_nccl.c compares. */
+ * where nccl.h is there, tests/unit/coll/backend/test_nccl.c compares. */
 #ifndef CT_COLL_NCCL_TYPES_H
 #define CT_COLL_NCCL_TYPES_H
 

@@ -1,4 +1,5 @@
-/* One rank of a job that checks its collectives as the unit tests do (tests/unit/coll/conform.h):
+/* One rank of a job that checks its collectives as the unit tests do
+ * (tests/unit/coll/support/conform.h):
  * for launchers whose ranks cannot be threads of a test.
  *
  * usage: conformance BACKEND [silent]

@@ -1,5 +1,5 @@
 /* Registered state and steps: what happens without any fault. Losing ranks takes processes:
- * tests/e2e/test_library.c. */
+ * tests/e2e/training/test_library.c. */
 #include "ctrun.h"
 #include "job/thread_world.h"
 #include "thread_ranks.h"

@@ -1,5 +1,5 @@
 /* Checkpoints on their way to readers: what is published when, and what a failure leaves. Refusals
- * take a rendezvous: tests/unit/rdzv and tests/e2e/test_survivors.c. */
+ * take a rendezvous: tests/unit/rdzv and tests/e2e/faults/test_survivors.c. */
 #include "cmd/ctworker/trainer/checkpoint_publish.h"
 #include "cmd/ctworker/trainer/loop.h"
 #include "harness.h"
