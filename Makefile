@@ -24,31 +24,31 @@ SAY := @$(if $(or $(filter 1,$(V)),$(findstring s,$(firstword -$(MAKEFLAGS)))),t
 # ---- modules: folder, dependencies, libraries ---------------------------------------------------
 MODULES := base wire config net rpc tcpstore launch tensor cuda graph decode recipe data train rdzv agent coll bench plan planner exec ps trainer
 
-DIRS_base   := lib/base
+DIRS_base   := lib/base lib/base/log lib/base/number
 DIRS_wire   := lib/wire
 DIRS_config := lib/config
 DIRS_net    := lib/net
 DIRS_rpc    := lib/rpc
 DIRS_tcpstore := rendezvous/tcpstore
-DIRS_launch := lib/launch lib/output lib/hardware lib/diagnose lib/slurm
-DIRS_tensor := lib/tensor lib/tensor/cpu
-DIRS_cuda   := lib/tensor/cuda
+DIRS_launch := lib/launch lib/launch/failure lib/output lib/hardware lib/diagnose lib/slurm
+DIRS_tensor := lib/tensor lib/tensor/cpu lib/tensor/cpu/kernel
+DIRS_cuda   := lib/tensor/cuda lib/tensor/cuda/attention lib/tensor/cuda/rows
 DIRS_graph  := lib/graph
 DIRS_decode := lib/decode
 DIRS_recipe := lib/recipe
 DIRS_data   := lib/data
-DIRS_train  := lib/train
+DIRS_train  := lib/train lib/train/checkpoint
 DIRS_rdzv   := $(addprefix rendezvous/,core service client store)
 DIRS_agent  := cmd/ctrun/agent/core
 DIRS_coll   := $(addprefix collectives/,job group algorithm reduce) \
                $(addprefix collectives/backend/,self local tcp message ucx mpi hier staged nccl) \
                collectives collectives/backend
 DIRS_bench  := collectives/bench
-DIRS_plan   := collectives/plan collectives/plan/passes
+DIRS_plan   := collectives/plan collectives/plan/passes collectives/plan/passes/fuse
 DIRS_planner := collectives/planner
 DIRS_exec   := collectives/exec
 DIRS_ps     := collectives/ps
-DIRS_trainer := cmd/ctworker/trainer
+DIRS_trainer := cmd/ctworker/trainer cmd/ctworker/trainer/worker
 
 DEPS_base   :=
 DEPS_wire   := base
@@ -84,6 +84,8 @@ LIBS_data   := -lz -lpcre2-8
 LIBS_train  := -ljansson
 
 PROGRAMS := ctrun ctrund ctworker
+# The folders of program $1 that are no module.
+folders = cmd/$1 $(filter-out $(DIRS_agent),$(patsubst %/.,%,$(wildcard cmd/$1/agent/. cmd/$1/agent/*/.)))
 USES_ctrun    := config decode data train recipe planner launch tcpstore rdzv agent bench
 USES_ctrund   := rdzv
 USES_ctworker := trainer
@@ -171,8 +173,8 @@ $(error CUDA=1, but there is no nvcc: install NVIDIA's toolkit, or say where: NV
 endif
 HAS_CUDA := $(if $(and $(filter-out 0,$(CUDA)),$(NVCC),$(filter release,$(MODE))),\
               $(filter 1,$(CUDA) $(if $(shell command -v g++),1)))
-CUDA_SOURCES := $(wildcard lib/tensor/cuda/*.c lib/tensor/cuda/*.cu)
-CUDA_BESIDE := lib/tensor/op.c lib/tensor/tensor.c $(wildcard lib/base/*.c)
+CUDA_SOURCES := $(wildcard $(foreach d,$(DIRS_cuda),$d/*.c $d/*.cu))
+CUDA_BESIDE := lib/tensor/op.c lib/tensor/tensor.c $(wildcard $(DIRS_base:%=%/*.c))
 CUDA_LIBRARY := $(if $(HAS_CUDA),$(BUILD)/lib/libctrun_cuda.so)
 
 .PHONY: all
@@ -232,7 +234,7 @@ $(BUILD)/lib/libctrun_cuda.so: $(patsubst %.cu,$(BUILD)/pic/%.cu.o,$(filter %.cu
 	    -L$(CUDA_HOME)/lib64 -Xlinker -rpath,$(CUDA_HOME)/lib64 -lcublasLt -lm -o $@
 
 define program_rule
-$(BUILD)/bin/$1: $(call objects,$(call sources,cmd/$1 cmd/$1/agent)) $(call archives,$(USES_$1))
+$(BUILD)/bin/$1: $(call objects,$(call sources,$(call folders,$1))) $(call archives,$(USES_$1))
 	@mkdir -p $$(@D)
 	$$(SAY) '  LD   $$@'
 	$(Q)$(CC) $$(ALL_CFLAGS) $$^ $$(ALL_LDFLAGS) $(call libs,$(USES_$1)) -o $$@
@@ -250,7 +252,7 @@ $(BUILD)/hostcuda/%.o: %.cu $(STAMP)
 	@mkdir -p $(@D)
 	$(SAY) '  C++  $<'
 	$(Q)$(HOST_CXX) -x c++ -DCT_HOSTCUDA $(CPPFLAGS) -I$(HOSTCUDA) $(HOST_CXXFLAGS) -MMD -MP -c $< -o $@
-HOST_KERNELS := $(patsubst %.cu,$(BUILD)/hostcuda/%.o,$(wildcard lib/tensor/cuda/*.cu tests/unit/cuda/*.cu)) \
+HOST_KERNELS := $(patsubst %.cu,$(BUILD)/hostcuda/%.o,$(filter %.cu,$(CUDA_SOURCES)) $(wildcard tests/unit/cuda/*.cu)) \
                 $(call objects,$(call sources,$(HOSTCUDA)) tests/unit/tensor/kit.c)
 $(BUILD)/hostcuda/%.c.o: %.c $(STAMP)
 	@mkdir -p $(@D)
@@ -269,7 +271,7 @@ $(HOSTGPU)/lib/libctrun_cuda.so: $(filter $(BUILD)/hostcuda/lib/%,$(HOST_KERNELS
                                    $(patsubst %,$(HOSTCUDA)/%.c,host fiber cublaslt)) | $(HOSTGPU)/lib/libcuda.so.1
 	$(Q)$(HOSTGPU_LINK) -Wl,-z,defs $^ -l:libcuda.so.1 -lm -o $@
 $(BUILD)/hostcuda/tests/lib/fakenccl/%.c.o: WARN += -Wno-missing-prototypes
-$(HOSTGPU)/lib/libnccl.so.2: $(call hostgpu,$(patsubst %,tests/lib/fakenccl/%.c,nccl child memory world sum cuda) lib/base/dtype.c lib/base/assert.c) \
+$(HOSTGPU)/lib/libnccl.so.2: $(call hostgpu,$(patsubst %,tests/lib/fakenccl/%.c,nccl child memory world sum cuda) lib/base/number/dtype.c lib/base/assert.c) \
                              | $(HOSTGPU)/lib/libcuda.so.1
 	$(Q)$(HOSTGPU_LINK) $^ -l:libcuda.so.1 -o $@
 $(HOSTGPU)/bin/%: $(BUILD)/bin/%
@@ -282,7 +284,7 @@ $(HOSTGPU)/bin/nccl: $(BUILD)/bench/nccl
 HOSTGPU_MODES := release $(if $(findstring clang,$(CC)),,asan)
 HOSTGPU_ALL := $(patsubst %,$(HOSTGPU)/lib/%,libcuda.so.1 libctrun_cuda.so libnccl.so.2) $(patsubst %,$(HOSTGPU)/bin/%,$(PROGRAMS) nccl)
 $(BUILD)/obj/tests/unit/cuda/%.o: CPPFLAGS += -I$(HOSTCUDA) -I$(HOSTCUDA)/include -Itests/unit/tensor
-TEST_OBJECTS_unit_cuda := $(HOST_KERNELS) $(call hostgpu,$(wildcard lib/tensor/cuda/*_cuda.c))
+TEST_OBJECTS_unit_cuda := $(HOST_KERNELS) $(call hostgpu,$(filter %_cuda.c,$(CUDA_SOURCES)))
 
 # NCCL's and NVML's types are declared by those who load them; tests compare them with the headers, where there are.
 $(BUILD)/obj/tests/unit/coll/backend/test_nccl.o $(BUILD)/obj/tests/unit/launch/hardware/test_nvml.o: CPPFLAGS += $(CUDA_HOME:%=-isystem %/include)
@@ -333,7 +335,7 @@ $(GPU_TESTS): $(GPU_SOURCES) $(call archives,exec) $(STAMP)
 	    $(filter-out $(STAMP),$^) $(ALL_LDFLAGS) $(call libs,exec) -o $@
 # A device and an NCCL without a GPU, loaded by unit tests in libnccl's place.
 FAKENCCL := $(BUILD)/tests/fakenccl.so
-$(FAKENCCL): $(filter-out %/cuda.c,$(wildcard tests/lib/fakenccl/*.[ch])) lib/base/dtype.c lib/base/assert.c lib/base/accel.h collectives/backend/nccl/nccl_types.h $(STAMP)
+$(FAKENCCL): $(filter-out %/cuda.c,$(wildcard tests/lib/fakenccl/*.[ch])) lib/base/number/dtype.c lib/base/assert.c lib/base/accel.h collectives/backend/nccl/nccl_types.h $(STAMP)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -fPIC -shared -Wno-missing-prototypes $(filter %.c,$^) $(SAN_$(MODE)) -o $@
 $(BUILD)/tests/unit_coll: | $(FAKENCCL)
@@ -420,7 +422,7 @@ install: all ## programs, headers, libraries, manual pages under PREFIX (DESTDIR
 .PHONY: print-modules
 print-modules: # MODULE:FOLDERS:DEPENDENCIES, and so of programs, for scripts/lint
 	@$(foreach m,$(MODULES),echo '$m:$(DIRS_$m):$(DEPS_$m)';)
-	@$(foreach p,$(PROGRAMS),echo '$p:cmd/$p $(wildcard cmd/$p/agent):$(call closure,$(USES_$p))';)
+	@$(foreach p,$(PROGRAMS),echo '$p:$(call folders,$p):$(call closure,$(USES_$p))';)
 
 .PHONY: clean
 clean: ## remove what was built in this mode

@@ -34,8 +34,8 @@
 #ifndef CTRUN_H
 #define CTRUN_H
 
-#include "base/dtype.h"
 #include "base/error.h"
+#include "base/number/dtype.h"
 
 #include <stdbool.h>
 #include <stddef.h>

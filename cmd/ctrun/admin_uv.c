@@ -3,7 +3,7 @@
  * once, for one that is stopped is not to hold up the others. */
 #include "admin_uv.h"
 
-#include "agent/local_socket.h"
+#include "agent/host/local_socket.h"
 #include "base/error.h"
 #include "base/str.h"
 #include "net/conn_uv.h"

@@ -3,7 +3,7 @@
 #include "commands.h"
 
 #include "base/error.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "base/str.h"
 
 #include <stdarg.h>

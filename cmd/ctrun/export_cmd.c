@@ -9,9 +9,9 @@
 #include "base/str.h"
 #include "cli_options.h"
 #include "data/dataset.h"
+#include "train/checkpoint/weights.h"
+#include "train/checkpoint/weights_files.h"
 #include "train/hub.h"
-#include "train/weights.h"
-#include "train/weights_files.h"
 #include "trained.h"
 
 #include <dirent.h>

@@ -5,10 +5,10 @@
  *     ctrun resume digits_mlp --train.epochs 60      the newest of that name, for longer */
 #include "commands.h"
 
-#include "agent/run_text.h"
+#include "agent/job/run_text.h"
 #include "base/error.h"
 #include "base/str.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/runs.h"
 
 #include <stdio.h>

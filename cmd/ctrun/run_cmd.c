@@ -1,10 +1,10 @@
 /* ctrun run: read the configuration, decide what this node does, do it. */
 #include "commands.h"
 
-#include "agent/launch_job.h"
+#include "agent/job/launch_job.h"
 #include "agent/node_uv.h"
 #include "base/error.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "collectives/planner/check.h"
 #include "recipe/recipe.h"
 #include "slurm_layer.h"

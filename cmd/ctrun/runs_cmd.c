@@ -2,12 +2,12 @@
  * is different. Reads what they left (run.json, metrics.jsonl, config.yaml) and starts nothing. */
 #include "commands.h"
 
-#include "agent/run_text.h"
+#include "agent/job/run_text.h"
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/json.h"
-#include "base/record.h"
-#include "base/scale.h"
+#include "base/log/record.h"
+#include "base/number/scale.h"
 #include "base/str.h"
 #include "cli_options.h"
 #include "train/run_values.h"

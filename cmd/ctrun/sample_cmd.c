@@ -16,7 +16,7 @@
 #include "data/dataset.h"
 #include "decode/choose.h"
 #include "decode/decode.h"
-#include "train/weights.h"
+#include "train/checkpoint/weights.h"
 #include "trained.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
  * the job waits in a queue. */
 #include "commands.h"
 
-#include "agent/launch_job.h"
+#include "agent/job/launch_job.h"
 #include "base/assert.h"
 #include "base/fs.h"
 #include "base/str.h"

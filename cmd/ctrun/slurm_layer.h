@@ -14,7 +14,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "config/config.h"
 #include "slurm/slurm.h"
 

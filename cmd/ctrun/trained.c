@@ -1,14 +1,14 @@
 /* See trained.h. */
 #include "trained.h"
 
-#include "agent/run_text.h"
+#include "agent/job/run_text.h"
 #include "base/assert.h"
 #include "base/str.h"
 #include "recipe/recipe.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/weights.h"
 #include "train/hub.h"
 #include "train/runs.h"
-#include "train/weights.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include "algorithm/call.h"
 
 #include "base/assert.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 
 /* Who reads its `send`, who writes its `recv`. */
 enum side { NOBODY, ROOT, EVERYBODY };

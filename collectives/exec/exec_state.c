@@ -8,7 +8,7 @@
 #include "collectives/exec/executor.h"
 
 #include "base/assert.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 
 #include <math.h>
 #include <string.h>

@@ -10,7 +10,7 @@
 #include "job/job_state.h"
 
 #include "base/assert.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "base/str.h"
 #include "job/state_recovery.h"
 

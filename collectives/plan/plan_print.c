@@ -1,7 +1,7 @@
 /* Plans as text: see plan.h. */
 #include "collectives/plan/access.h"
 
-#include "base/scale.h"
+#include "base/number/scale.h"
 #include "collectives/plan/measure.h"
 
 #include <inttypes.h>

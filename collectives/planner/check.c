@@ -4,8 +4,8 @@
 #include "base/str.h"
 #include "collectives/planner/plan_options.h"
 #include "collectives/planner/project.h"
-#include "train/checkpoint.h"
-#include "train/weights.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/weights.h"
 
 #include <stdlib.h>
 #include <string.h>

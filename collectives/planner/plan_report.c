@@ -2,7 +2,7 @@
 #include "collectives/planner/plan_report.h"
 
 #include "base/json.h"
-#include "base/scale.h"
+#include "base/number/scale.h"
 
 #include <inttypes.h>
 #include <math.h>

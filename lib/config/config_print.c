@@ -2,7 +2,7 @@
 #include "config/value.h"
 
 #include "base/assert.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,8 +3,8 @@
 #include "data/dataset.h"
 
 #include "base/assert.h"
-#include "base/hash.h"
-#include "base/rng.h"
+#include "base/number/hash.h"
+#include "base/number/rng.h"
 #include "data/sampler.h"
 #include "data/source.h"
 

@@ -8,8 +8,8 @@
 #include "data/bpe.h"
 
 #include "base/assert.h"
-#include "base/hash.h"
-#include "base/rng.h"
+#include "base/number/hash.h"
+#include "base/number/rng.h"
 
 #include <stdlib.h>
 #include <string.h>

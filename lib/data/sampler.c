@@ -2,7 +2,7 @@
 #include "data/sampler.h"
 
 #include "base/assert.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 
 #include <assert.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 
 #include "base/assert.h"
 #include "base/bytes.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 #include "graph/builder.h"
 
 #include "base/assert.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
 #include "graph/model.h"
 
 #include "base/assert.h"
-#include "base/hash.h"
-#include "base/rng.h"
+#include "base/number/hash.h"
+#include "base/number/rng.h"
 #include "graph/builder.h"
 
 #include <stdio.h>

@@ -20,8 +20,8 @@
 #ifndef CT_GRAPH_MODEL_H
 #define CT_GRAPH_MODEL_H
 
-#include "base/dtype.h"
 #include "base/error.h"
+#include "base/number/dtype.h"
 #include "graph/gpt.h"
 #include "graph/layers.h"
 #include "graph/program.h"

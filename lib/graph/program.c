@@ -2,7 +2,7 @@
 #include "graph/program.h"
 
 #include "base/assert.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -17,7 +17,7 @@
 #ifndef CT_LAUNCH_GUARD_H
 #define CT_LAUNCH_GUARD_H
 
-#include "launch/exit.h"
+#include "launch/failure/exit.h"
 #include "launch/strays.h"
 
 #include <stdatomic.h>

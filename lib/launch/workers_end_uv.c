@@ -11,8 +11,8 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "launch/error_note.h"
-#include "launch/failure_report.h"
+#include "launch/failure/error_note.h"
+#include "launch/failure/failure_report.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -6,8 +6,8 @@
 #include "launch/workers_uv.h"
 
 #include "base/assert.h"
+#include "launch/failure/summary.h"
 #include "launch/spawn.h"
-#include "launch/summary.h"
 #include "launch/worker_env.h"
 #include "launch/workers_state_uv.h"
 

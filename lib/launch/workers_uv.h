@@ -21,8 +21,8 @@
 #define CT_LAUNCH_WORKERS_UV_H
 
 #include "hardware/affinity.h"
+#include "launch/failure/worker_failure.h"
 #include "launch/guard.h"
-#include "launch/worker_failure.h"
 #include "output/console_uv.h"
 #include "output/output_uv.h"
 #include "wire/wire.h"

@@ -10,7 +10,7 @@
 #include "net/conn_inner_uv.h"
 
 #include "base/assert.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "base/str.h"
 
 #include <netinet/in.h>

@@ -12,8 +12,8 @@
 #include "net/conn_inner_uv.h"
 
 #include "base/assert.h"
-#include "base/hash.h"
-#include "base/rng.h"
+#include "base/number/hash.h"
+#include "base/number/rng.h"
 #include "net/known.h"
 
 #include <netinet/in.h>

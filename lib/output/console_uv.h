@@ -15,7 +15,7 @@
 #define CT_OUTPUT_CONSOLE_UV_H
 
 #include "base/bytes.h"
-#include "base/log.h"
+#include "base/log/log.h"
 
 #include <stdbool.h>
 #include <stddef.h>

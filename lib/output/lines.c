@@ -2,7 +2,7 @@
 #include "output/lines.h"
 
 #include "base/assert.h"
-#include "base/record.h"
+#include "base/log/record.h"
 #include "base/str.h"
 
 #include <jansson.h>

@@ -2,7 +2,7 @@
 #include "output/progress.h"
 
 #include "base/assert.h"
-#include "base/scale.h"
+#include "base/number/scale.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #include "slurm/slurm.h"
 
 #include "base/assert.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "base/str.h"
 #include "slurm/hostlist.h"
 

@@ -9,7 +9,7 @@
 #ifndef CT_TENSOR_TENSOR_H
 #define CT_TENSOR_TENSOR_H
 
-#include "base/dtype.h"
+#include "base/number/dtype.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* See event_file.h. A message is built in a scratch buffer and framed into the caller's. */
 #include "train/event_file.h"
 
-#include "base/hash.h"
+#include "base/number/hash.h"
 
 #include <string.h>
 

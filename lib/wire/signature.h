@@ -7,8 +7,8 @@
 #ifndef CT_WIRE_SIGNATURE_H
 #define CT_WIRE_SIGNATURE_H
 
-#include "base/dtype.h"
 #include "base/error.h"
+#include "base/number/dtype.h"
 
 #include <stdbool.h>
 #include <stddef.h>

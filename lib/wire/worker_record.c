@@ -2,7 +2,7 @@
 #include "wire/worker_record.h"
 
 #include "base/assert.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "wire/page.h"
 
 #include <string.h>

@@ -16,7 +16,7 @@
 #define CT_RENDEZVOUS_CLIENT_MEMBER_H
 
 #include "base/clock.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "rendezvous/client/relay.h"
 #include "rendezvous/core/assembly.h"
 #include "rendezvous/core/core.h"

@@ -10,7 +10,7 @@
 #include "rendezvous/core/core_state.h"
 
 #include "base/assert.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 
 #define TO(name) | 1u << CT_RDZV_##name
 static const unsigned successors[CT_RDZV_MEMBER_STATES] = {

@@ -4,7 +4,7 @@
 #include "rendezvous/service/service_state.h"
 
 #include "base/json.h"
-#include "base/scale.h"
+#include "base/number/scale.h"
 
 #include <inttypes.h>
 #include <math.h>

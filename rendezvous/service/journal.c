@@ -1,7 +1,7 @@
 /* Records with checksums, and the walk through them. */
 #include "rendezvous/service/journal.h"
 
-#include "base/hash.h"
+#include "base/number/hash.h"
 
 #include <inttypes.h>
 #include <stdbool.h>

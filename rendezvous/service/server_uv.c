@@ -2,8 +2,8 @@
 #include "rendezvous/service/server_uv.h"
 
 #include "base/assert.h"
-#include "base/hash.h"
-#include "base/log_limit.h"
+#include "base/log/log_limit.h"
+#include "base/number/hash.h"
 #include "base/str.h"
 #include "net/conn_uv.h"
 #include "net/key.h"

@@ -12,7 +12,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/log.h"
+#include "base/log/log.h"
 #include "wire/wire.h"
 
 #include <stddef.h>

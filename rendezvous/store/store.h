@@ -17,7 +17,7 @@
 #ifndef CT_RENDEZVOUS_STORE_H
 #define CT_RENDEZVOUS_STORE_H
 
-#include "base/siphash.h"
+#include "base/number/siphash.h"
 #include "wire/wire.h"
 
 #include <stdbool.h>

@@ -11,7 +11,7 @@
 #define CT_RENDEZVOUS_TCPSTORE_STORE_KEYS_H
 
 #include "base/error.h"
-#include "base/siphash.h"
+#include "base/number/siphash.h"
 #include "rendezvous/tcpstore/store_request.h"
 
 #include <stdbool.h>

@@ -11,7 +11,7 @@
 #include "rendezvous/tcpstore/state.h"
 
 #include "base/assert.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "base/str.h"
 
 #include <inttypes.h>

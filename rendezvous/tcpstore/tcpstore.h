@@ -41,7 +41,7 @@
 #define CT_RENDEZVOUS_TCPSTORE_TCPSTORE_H
 
 #include "base/error.h"
-#include "base/siphash.h"
+#include "base/number/siphash.h"
 #include "rendezvous/tcpstore/store_request.h"
 
 #include <stdbool.h>

@@ -10,7 +10,7 @@
 #include "rendezvous/tcpstore/tcpstore_uv.h"
 
 #include "base/assert.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "base/str.h"
 #include "net/address.h"
 

@@ -9,7 +9,7 @@
  * the others, and their median. Ops are timed in steps of their own, each op by itself. Data are
  * made up. */
 #include "base/assert.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "base/str.h"
 #include "collectives/exec/exec.h"
 #include "tensor/plugin.h"

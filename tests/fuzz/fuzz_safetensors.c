@@ -1,5 +1,5 @@
 /* The safetensors header over any bytes: what is accepted tiles the data exactly. */
-#include "train/safetensors.h"
+#include "train/checkpoint/safetensors.h"
 
 #include "base/assert.h"
 

@@ -2,7 +2,7 @@
 #ifndef TESTS_LIB_CHANCE_H
 #define TESTS_LIB_CHANCE_H
 
-#include "base/rng.h"
+#include "base/number/rng.h"
 
 /* True with probability `permille` / 1000. */
 static inline int rng_chance(struct ct_rng *rng, unsigned permille)

@@ -4,7 +4,7 @@
 #define CT_TEST_DIGEST_H
 
 #include "base/assert.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "collectives/plan/plan.h"
 
 static inline uint64_t digest_of_tensors(const struct ct_plan *plan, void *const *data)

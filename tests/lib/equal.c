@@ -5,7 +5,7 @@
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "base/fs.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 
 #include <criterion/criterion.h>
 #include <limits.h>

@@ -10,7 +10,7 @@
 #include "large.h"
 
 #include "base/assert.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "rendezvous/client/member.h"
 #include "rendezvous/service/journal.h"
 #include "rendezvous/service/service.h"

@@ -30,7 +30,7 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "cmd/ctrun/agent/core/agent_core.h"
 #include "rendezvous/client/member.h"
 #include "rendezvous/service/journal_file.h"

@@ -5,7 +5,7 @@
 #include "sim.h"
 
 #include "base/assert.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -14,7 +14,7 @@
 #define TESTS_SOAK_H
 
 #include "base/bytes.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "cluster/job.h"
 #include "cluster/procfs.h"
 #include "cluster/timeline.h"

@@ -5,8 +5,8 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "guard_uv.h"
-#include "launch/summary.h"
-#include "round.h"
+#include "job/round.h"
+#include "launch/failure/summary.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,8 +3,8 @@
 
 #include "base/assert.h"
 #include "base/str.h"
-#include "launch/summary.h"
-#include "round.h"
+#include "job/round.h"
+#include "launch/failure/summary.h"
 
 #include <string.h>
 

@@ -2,10 +2,10 @@
 #include "node_state_uv.h"
 
 #include "base/str.h"
-#include "launch/summary.h"
-#include "round.h"
-#include "run_text.h"
-#include "train/checkpoint.h"
+#include "job/round.h"
+#include "job/run_text.h"
+#include "launch/failure/summary.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/runs.h"
 
 #include <limits.h>

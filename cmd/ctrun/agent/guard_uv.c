@@ -1,7 +1,7 @@
 /* See guard_uv.h. */
 #include "guard_uv.h"
 
-#include "launch/summary.h"
+#include "launch/failure/summary.h"
 #include "node_state_uv.h"
 
 static void warn(const struct node *node, const char *what)

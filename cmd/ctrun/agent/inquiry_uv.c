@@ -5,9 +5,9 @@
 #include "base/str.h"
 #include "diagnose/backtrace_uv.h"
 #include "diagnose/traces.h"
+#include "job/round.h"
 #include "node_state_uv.h"
 #include "recorders_uv.h"
-#include "round.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -11,15 +11,15 @@
 #ifndef CT_CTRUN_AGENT_NODE_STATE_UV_H
 #define CT_CTRUN_AGENT_NODE_STATE_UV_H
 
-#include "base/log.h"
+#include "base/log/log.h"
 #include "core/agent_core.h"
-#include "failure_list.h"
 #include "gpu_health_uv.h"
-#include "host_uv.h"
+#include "host/host_uv.h"
 #include "inquiry_uv.h"
+#include "job/failure_list.h"
+#include "job/launch_job.h"
 #include "launch/calls.h"
 #include "launch/workers_uv.h"
-#include "launch_job.h"
 #include "output/console_uv.h"
 #include "output/progress.h"
 #include "rendezvous/client/agent_uv.h"

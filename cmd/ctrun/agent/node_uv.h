@@ -14,7 +14,7 @@
 #ifndef CT_CTRUN_AGENT_NODE_UV_H
 #define CT_CTRUN_AGENT_NODE_UV_H
 
-#include "launch_job.h"
+#include "job/launch_job.h"
 
 /* Run the job on this node to its end; the exit status of ctrun. */
 int node_run(const struct job *job);

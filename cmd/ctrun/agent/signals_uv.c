@@ -2,7 +2,7 @@
 #include "signals_uv.h"
 
 #include "base/signals.h"
-#include "launch/summary.h"
+#include "launch/failure/summary.h"
 #include "node_state_uv.h"
 
 #include <signal.h>

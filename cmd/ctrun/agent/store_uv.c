@@ -2,9 +2,9 @@
 #include "store_uv.h"
 
 #include "base/str.h"
+#include "host/port.h"
 #include "net/descriptors.h"
 #include "node_state_uv.h"
-#include "port.h"
 #include "rendezvous/tcpstore/hub_uv.h"
 #include "rendezvous/tcpstore/relay_uv.h"
 

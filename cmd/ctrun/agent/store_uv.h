@@ -22,7 +22,7 @@
 #define CT_CTRUN_AGENT_STORE_UV_H
 
 #include "base/error.h"
-#include "round.h"
+#include "job/round.h"
 
 #include <stdint.h>
 #include <sys/resource.h>

@@ -8,7 +8,7 @@
 #include "node_state_uv.h"
 
 #include "base/assert.h"
-#include "base/record.h"
+#include "base/log/record.h"
 
 #include <string.h>
 

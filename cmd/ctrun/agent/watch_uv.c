@@ -5,8 +5,8 @@
 #include "base/str.h"
 #include "diagnose/backtrace_uv.h"
 #include "diagnose/watch.h"
+#include "job/round.h"
 #include "node_state_uv.h"
-#include "round.h"
 
 #include <stdio.h>
 #include <stdlib.h>

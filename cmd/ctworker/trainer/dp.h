@@ -2,7 +2,7 @@
 #ifndef CT_TRAINER_DP_H
 #define CT_TRAINER_DP_H
 
-#include "worker.h"
+#include "worker/worker.h"
 
 /* Return the kernel threads of each replica: its part of OMP_NUM_THREADS; 0, which is all of them,
  * with any other strategy. */

@@ -2,7 +2,7 @@
 #ifndef CT_WORKER_EVALUATE_H
 #define CT_WORKER_EVALUATE_H
 
-#include "worker.h"
+#include "worker/worker.h"
 
 /* Evaluate: each rank its part of every batch; the sums are reduced over the group. Collective; the
  * same result on every rank. Needs worker->eval.rows > 0. */

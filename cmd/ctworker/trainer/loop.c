@@ -12,12 +12,12 @@
  * together. */
 #include "loop.h"
 
-#include "agree.h"
-#include "checkpoint_publish.h"
 #include "evaluate.h"
-#include "parts.h"
-#include "ps.h"
 #include "skip.h"
+#include "worker/agree.h"
+#include "worker/checkpoint_publish.h"
+#include "worker/parts.h"
+#include "worker/ps.h"
 
 #include <inttypes.h>
 

@@ -2,7 +2,7 @@
 #ifndef CT_WORKER_LOOP_H
 #define CT_WORKER_LOOP_H
 
-#include "worker.h"
+#include "worker/worker.h"
 
 /* Train from worker->step to worker->steps, or until a stop is requested (*ret_stopped): steps,
  * metrics, replica checks, evaluations, checkpoints, each at the interval of its key. Evaluates and

@@ -1,8 +1,8 @@
 /* See recover_state.h. */
 #include "recover_state.h"
 
-#include "agree.h"
 #include "training_round.h"
+#include "worker/agree.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -11,7 +11,7 @@
 #define CT_CTWORKER_TRAINER_RECOVER_STATE_H
 
 #include "collectives/job/state_recovery.h"
-#include "worker.h"
+#include "worker/worker.h"
 
 /* The trainer's own fields of a holding. */
 enum {

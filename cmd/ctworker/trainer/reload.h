@@ -2,7 +2,7 @@
 #ifndef CT_TRAINER_RELOAD_H
 #define CT_TRAINER_RELOAD_H
 
-#include "worker.h"
+#include "worker/worker.h"
 
 /* Return how many of the snapshot's files the checkpoint at `path` holds: the average may be
  * missing, and then begins at the parameters, which is logged. */

@@ -1,14 +1,14 @@
 /* See resume.h. */
 #include "resume.h"
 
-#include "agree.h"
 #include "base/assert.h"
 #include "base/str.h"
-#include "parts.h"
-#include "ps.h"
 #include "reload.h"
-#include "train/checkpoint_parts.h"
-#include "train/weights.h"
+#include "train/checkpoint/checkpoint_parts.h"
+#include "train/checkpoint/weights.h"
+#include "worker/agree.h"
+#include "worker/parts.h"
+#include "worker/ps.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef CT_WORKER_RESUME_H
 #define CT_WORKER_RESUME_H
 
-#include "worker.h"
+#include "worker/worker.h"
 
 /* Continue from the checkpoint that checkpoint.resume names, if any: rank 0 finds and loads it, and
  * broadcasts step, position, parameters and moments. A job that has published a checkpoint

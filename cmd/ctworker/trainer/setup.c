@@ -2,7 +2,6 @@
  * before anybody waits for anybody. */
 #include "setup.h"
 
-#include "agree.h"
 #include "base/assert.h"
 #include "base/str.h"
 #include "config/config_keys.h"
@@ -10,6 +9,7 @@
 #include "recipe/recipe.h"
 #include "tensor/plugin.h"
 #include "training_round.h"
+#include "worker/agree.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -2,7 +2,7 @@
 #ifndef CT_WORKER_SETUP_H
 #define CT_WORKER_SETUP_H
 
-#include "worker.h"
+#include "worker/worker.h"
 
 /* Load the data, plan the step, make group and executor, compare the inputs of all ranks, and
  * continue from a checkpoint if there is one. Needs cfg, log, clock, job, me and stop; from before

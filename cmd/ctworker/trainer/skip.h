@@ -4,7 +4,7 @@
 #ifndef CT_WORKER_SKIP_H
 #define CT_WORKER_SKIP_H
 
-#include "worker.h"
+#include "worker/worker.h"
 
 /* Count the step just completed, and log it when it was skipped. 0, or CT_EDIVERGED with the
  * parameter's name, when train.skip_nonfinite allows no more of them in a row; those of the scale

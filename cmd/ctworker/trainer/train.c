@@ -5,10 +5,10 @@
  *              `-> leave -> enter -> steps ... */
 #include "train.h"
 
-#include "checkpoint_publish.h"
 #include "loop.h"
 #include "setup.h"
 #include "training_round.h"
+#include "worker/checkpoint_publish.h"
 
 static int next_round(struct ct_worker *worker, bool *ret_stopped, struct ct_error *err)
 {

@@ -1,15 +1,15 @@
 /* See training_round.h. */
 #include "training_round.h"
 
-#include "agree.h"
 #include "base/assert.h"
 #include "collectives/planner/plan_options.h"
 #include "dp.h"
-#include "parts.h"
-#include "ps.h"
 #include "recipe/recipe.h"
 #include "recover_state.h"
 #include "resume.h"
+#include "worker/agree.h"
+#include "worker/parts.h"
+#include "worker/ps.h"
 
 #include <stdlib.h>
 

@@ -15,7 +15,7 @@
 #ifndef CT_CTWORKER_TRAINER_TRAINING_ROUND_H
 #define CT_CTWORKER_TRAINER_TRAINING_ROUND_H
 
-#include "worker.h"
+#include "worker/worker.h"
 
 /* Enter the round of worker->me, after ct_setup. Collective. 0, or a code with its sentence. */
 int ct_round_enter(struct ct_worker *worker, struct ct_error *err);

@@ -3,7 +3,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "base/str.h"
 
 #include <stdio.h>

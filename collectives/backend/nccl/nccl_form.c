@@ -14,7 +14,7 @@
 #include "backend/nccl/nccl_group.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "base/str.h"
 
 #include <stdlib.h>

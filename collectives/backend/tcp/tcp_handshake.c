@@ -2,7 +2,7 @@
 #include "backend/tcp/tcp_handshake.h"
 
 #include "base/bytes.h"
-#include "base/siphash.h"
+#include "base/number/siphash.h"
 
 #include <string.h>
 

@@ -5,8 +5,8 @@
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "base/clock.h"
-#include "base/hash.h"
-#include "base/rng.h"
+#include "base/number/hash.h"
+#include "base/number/rng.h"
 
 #include <errno.h>
 #include <netdb.h>

@@ -8,7 +8,7 @@
  * number that member 0 draws, so it needs a fabric that is trusted. */
 #include "backend/ucx/ucx_worker.h"
 #include "base/assert.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "job/job_resource.h"
 
 #include <dirent.h>

@@ -21,7 +21,7 @@
 #include "collectives/plan/passes/list_builder.h"
 
 #include "base/assert.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
 #include "collectives/plan/passes/passes.h"
 
 #include "base/assert.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "collectives/plan/passes/stage_split.h"
 
 #include <math.h>

@@ -15,7 +15,7 @@
 #ifndef CT_TENSOR_CUDA_NUMBER_CUH
 #define CT_TENSOR_CUDA_NUMBER_CUH
 
-#include "tensor/cpu/math_f32.h"
+#include "tensor/cpu/kernel/math_f32.h"
 #include "tensor/cuda/launch.cuh"
 
 #include <stdint.h>

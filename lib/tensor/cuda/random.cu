@@ -1,10 +1,10 @@
 /* Initial values, dropout and rounding: philox's numbers for a key and a counter that names the
- * logical element (lib/tensor/cpu/random_body.h), so that every layout and device draws the same.
+ * logical element (lib/tensor/cpu/kernel/random_body.h), so that every layout and device draws the same.
  */
 #include "tensor/cuda/number.cuh"
 
-#include "tensor/cpu/normal.h"
-#include "tensor/cpu/rounding.h"
+#include "tensor/cpu/kernel/normal.h"
+#include "tensor/cpu/kernel/rounding.h"
 
 /* ct_philox of base/rng.h. */
 static inline __device__ void philox(uint64_t key, uint64_t low, uint64_t high, uint32_t word[4])

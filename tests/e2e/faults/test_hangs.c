@@ -2,7 +2,7 @@
  * job says which rank, what is wrong with it and in which call; on one node and on two. And a job
  * in which every rank takes a different time at each step is accused of nothing. */
 #include "base/assert.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "drill.h"
 #include "e2e.h"
 

@@ -5,7 +5,7 @@
  * TEST_STALL_JOBS=1000 stops the launchers of so many jobs for 4 to 9 s under the default lease of
  * 5 s, as the gate does with few under a lease of 1 s; TEST_STALL_SEED draws other moments. */
 #include "base/assert.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "e2e.h"
 
 #include <criterion/criterion.h>

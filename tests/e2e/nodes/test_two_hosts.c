@@ -3,7 +3,7 @@
 #include "e2e.h"
 
 #include "base/fs.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 
 #include <criterion/criterion.h>
 #include <limits.h>

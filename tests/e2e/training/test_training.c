@@ -7,7 +7,7 @@
 
 #include "base/assert.h"
 #include "base/fs.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 
 #include <criterion/criterion.h>
 #include <dirent.h>

@@ -2,7 +2,7 @@
 #include "sum.h"
 
 #include "backend/nccl/nccl_types.h"
-#include "base/dtype.h"
+#include "base/number/dtype.h"
 
 #include <stdlib.h>
 #include <string.h>

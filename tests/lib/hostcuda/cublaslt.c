@@ -12,7 +12,7 @@
 #include "include/cublasLt.h"
 
 #include "base/assert.h"
-#include "base/dtype.h"
+#include "base/number/dtype.h"
 
 #include <math.h>
 #include <stdlib.h>

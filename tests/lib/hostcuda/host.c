@@ -9,7 +9,7 @@
 #include "fiber.h"
 
 #include "base/assert.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 
 #include <pthread.h>
 #include <stdbool.h>

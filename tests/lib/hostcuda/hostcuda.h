@@ -3,7 +3,7 @@
 #ifndef CT_TESTS_HOSTCUDA_HOSTCUDA_H
 #define CT_TESTS_HOSTCUDA_HOSTCUDA_H
 
-#include "base/dtype.h"
+#include "base/number/dtype.h"
 #include "host.h"
 #include "runtime.h"
 

@@ -1,6 +1,6 @@
 /* Errors and logs: codes, statuses, sentences and lines. */
 #include "base/error.h"
-#include "base/log.h"
+#include "base/log/log.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* Logs that others cause lines of: a reader that stalls holds nobody up, and lines have a limit. */
-#include "base/log_limit.h"
-#include "base/log_writer.h"
+#include "base/log/log_limit.h"
+#include "base/log/log_writer.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>

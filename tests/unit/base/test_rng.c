@@ -1,7 +1,7 @@
 /* Randomness, digests and half-precision numbers against published vectors. */
-#include "base/dtype.h"
-#include "base/hash.h"
-#include "base/rng.h"
+#include "base/number/dtype.h"
+#include "base/number/hash.h"
+#include "base/number/rng.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

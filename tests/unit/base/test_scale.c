@@ -1,5 +1,5 @@
 /* Amounts as people read them. */
-#include "base/scale.h"
+#include "base/number/scale.h"
 
 #include "base/assert.h"
 

@@ -1,6 +1,6 @@
 /* SipHash-2-4-128 against OpenSSL's: `openssl mac -macopt hexkey:000102030405060708090a0b0c0d0e0f
  * -macopt size:16 SIPHASH` over the bytes 0, 1, 2, ... */
-#include "base/siphash.h"
+#include "base/number/siphash.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

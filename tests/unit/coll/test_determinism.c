@@ -2,7 +2,7 @@
  * backend and at every chunk length, whatever lies around an element and whichever operation adds
  * it up; in INVARIANT also for worlds of 1, 2, 4 and 8; in FAST each time again. */
 #include "base/assert.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "reference.h"
 #include "rig.h"
 

@@ -6,7 +6,7 @@
  * with ever fewer of its steps, as long as it fails, and what is left is printed. */
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "chance.h"
 #include "program.h"
 #include "rig.h"

@@ -6,7 +6,7 @@
 #include "algorithm/step_schedule.h"
 
 #include "base/assert.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

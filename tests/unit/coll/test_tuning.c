@@ -3,7 +3,7 @@
 
 #include "base/assert.h"
 #include "base/fs.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #include "config_test.h"
 
 #include "base/assert.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "config/value.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* Attention's kernels on the host, against the CPU device. */
-#include "tensor/cuda/attention.h"
+#include "tensor/cuda/attention/attention.h"
 
 #include "base/assert.h"
 #include "host.h"

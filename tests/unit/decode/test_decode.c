@@ -4,7 +4,7 @@
 #include "base/assert.h"
 #include "base/fs.h"
 #include "collectives/exec/exec.h"
-#include "train/weights.h"
+#include "train/checkpoint/weights.h"
 
 #include <criterion/criterion.h>
 

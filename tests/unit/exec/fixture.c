@@ -3,7 +3,7 @@
 #include "tests/unit/exec/far.h"
 
 #include "base/assert.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "collectives/plan/tensor_extents.h"
 #include "digest.h"
 #include "job/thread_world.h"

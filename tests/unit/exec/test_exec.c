@@ -1,6 +1,6 @@
 /* One rank: initial values (E11), evaluation, tensors, clipping (E12), memory (E20). */
 #include "base/assert.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "tests/unit/exec/fixture.h"
 
 #include <criterion/criterion.h>

@@ -1,6 +1,6 @@
 /* Autodiff: its ops, and its gradients against finite differences in f64. */
 #include "base/assert.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "graph/model.h"
 #include "tests/unit/graph/interpret.h"
 

@@ -2,7 +2,7 @@
 #include "net_test.h"
 
 #include "base/assert.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "chance.h"
 #include "net/conn_inner_uv.h"
 

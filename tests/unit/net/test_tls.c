@@ -1,7 +1,7 @@
 /* The TLS engine without sockets: two engines, and a wire that the test holds in its hand. */
 #include "net/tls.h"
 
-#include "base/rng.h"
+#include "base/number/rng.h"
 
 #include <criterion/criterion.h>
 #include <malloc.h>

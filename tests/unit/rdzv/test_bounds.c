@@ -4,7 +4,7 @@
 #include "rendezvous/core/core.h"
 
 #include "base/assert.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "chance.h"
 #include "rdzv_check.h"
 

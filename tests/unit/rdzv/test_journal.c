@@ -7,7 +7,7 @@
 #include "rendezvous/service/service_state.h"
 
 #include "base/assert.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "rdzv_check.h"
 
 #include <criterion/criterion.h>

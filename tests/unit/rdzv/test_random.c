@@ -3,7 +3,7 @@
 #include "scene.h"
 
 #include "base/assert.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "chance.h"
 
 #include <criterion/criterion.h>

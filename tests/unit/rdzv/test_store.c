@@ -1,7 +1,7 @@
 /* The store: what each request answers, and that a waiter is answered once. */
 #include "rendezvous/store/store.h"
 
-#include "base/rng.h"
+#include "base/number/rng.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

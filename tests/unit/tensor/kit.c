@@ -2,7 +2,7 @@
 #include "kit.h"
 
 #include "base/assert.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

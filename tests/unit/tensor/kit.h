@@ -4,7 +4,7 @@
 #define CT_TESTS_TENSOR_KIT_H
 
 #include "base/arena.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "tensor/device.h"
 
 struct kit {

@@ -1,8 +1,8 @@
 /* The vector functions beside libm: the errors that the README of lib/tensor states. */
-#include "base/rng.h"
-#include "tensor/cpu/log.h"
-#include "tensor/cpu/math_f32.h"
-#include "tensor/cpu/normal.h"
+#include "base/number/rng.h"
+#include "tensor/cpu/kernel/logarithm.h"
+#include "tensor/cpu/kernel/math_f32.h"
+#include "tensor/cpu/kernel/normal.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

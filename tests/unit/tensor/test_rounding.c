@@ -3,7 +3,7 @@
 #include "kit.h"
 
 #include "base/assert.h"
-#include "tensor/cpu/rounding.h"
+#include "tensor/cpu/kernel/rounding.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

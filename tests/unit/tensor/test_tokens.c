@@ -2,7 +2,7 @@
 #include "kit.h"
 
 #include "base/assert.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

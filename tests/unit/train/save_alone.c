@@ -1,7 +1,7 @@
 /* See save_alone.h. */
 #include "save_alone.h"
 
-#include "train/checkpoint_parts.h"
+#include "train/checkpoint/checkpoint_parts.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* Checkpoints: round trips, retention, and what every damage and failure leaves and says. */
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 
 #include "base/fs.h"
 #include "folder.h"

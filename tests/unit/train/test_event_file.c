@@ -1,7 +1,7 @@
 /* TensorBoard's format: frames with known checksums, messages byte by byte. */
 #include "train/event_file.h"
 
-#include "base/hash.h"
+#include "base/number/hash.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

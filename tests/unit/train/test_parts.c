@@ -1,10 +1,10 @@
 /* Checkpoints written and read by several: however the bytes are divided, the files are the same.
  */
-#include "train/checkpoint_parts.h"
+#include "train/checkpoint/checkpoint_parts.h"
 
 #include "base/assert.h"
 #include "base/fs.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "folder.h"
 #include "save_alone.h"
 

@@ -1,5 +1,5 @@
 /* safetensors: a golden file of the format, round trips, and every malformed header. */
-#include "train/safetensors.h"
+#include "train/checkpoint/safetensors.h"
 
 #include "folder.h"
 

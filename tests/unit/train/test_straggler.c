@@ -1,7 +1,7 @@
 /* Who holds the others up, and who does not. */
 #include "train/straggler.h"
 
-#include "base/rng.h"
+#include "base/number/rng.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

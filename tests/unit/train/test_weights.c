@@ -1,6 +1,6 @@
 /* Weights of other programs: Hugging Face's layout in and out (tests/golden/make_hub.py wrote the
  * files), and what is refused. */
-#include "train/weights.h"
+#include "train/checkpoint/weights.h"
 
 #include "base/assert.h"
 #include "folder.h"

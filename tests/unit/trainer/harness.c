@@ -3,11 +3,11 @@
 
 #include "base/assert.h"
 #include "base/fs.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "base/str.h"
 #include "cmd/ctworker/trainer/loop.h"
-#include "cmd/ctworker/trainer/parts.h"
 #include "cmd/ctworker/trainer/setup.h"
+#include "cmd/ctworker/trainer/worker/parts.h"
 #include "collectives/job/job.h"
 #include "digest.h"
 #include "job/thread_world.h"

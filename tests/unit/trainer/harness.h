@@ -3,7 +3,7 @@
 #ifndef CT_TEST_TRAINER_HARNESS_H
 #define CT_TEST_TRAINER_HARNESS_H
 
-#include "cmd/ctworker/trainer/worker.h"
+#include "cmd/ctworker/trainer/worker/worker.h"
 
 enum { HARNESS_RANKS = 8, HARNESS_OPTIONS = 48 };
 

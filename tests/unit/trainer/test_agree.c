@@ -1,6 +1,6 @@
 /* Replicas: what several ranks hold is compared, in every layout, and who drifts is named. */
 #include "base/assert.h"
-#include "cmd/ctworker/trainer/agree.h"
+#include "cmd/ctworker/trainer/worker/agree.h"
 #include "harness.h"
 
 #include <criterion/criterion.h>

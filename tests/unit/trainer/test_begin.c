@@ -2,7 +2,7 @@
 #include "harness.h"
 
 #include "base/assert.h"
-#include "train/weights.h"
+#include "train/checkpoint/weights.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  */
 #include "base/assert.h"
 #include "base/fs.h"
-#include "cmd/ctworker/trainer/parts.h"
+#include "cmd/ctworker/trainer/worker/parts.h"
 #include "harness.h"
 
 #include <criterion/criterion.h>

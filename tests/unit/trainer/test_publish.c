@@ -1,11 +1,11 @@
 /* Checkpoints on their way to readers: what is published when, and what a failure leaves. Refusals
  * take a rendezvous: tests/unit/rdzv and tests/e2e/faults/test_survivors.c. */
-#include "cmd/ctworker/trainer/checkpoint_publish.h"
 #include "cmd/ctworker/trainer/loop.h"
+#include "cmd/ctworker/trainer/worker/checkpoint_publish.h"
 #include "harness.h"
 
 #include "base/fs.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

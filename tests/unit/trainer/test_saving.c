@@ -1,9 +1,9 @@
 /* Who writes a checkpoint, and when: every way of writing makes the same files, and what goes wrong
  * on one rank is told and leaves nothing behind. */
 #include "base/assert.h"
-#include "cmd/ctworker/trainer/checkpoint_publish.h"
 #include "cmd/ctworker/trainer/loop.h"
 #include "cmd/ctworker/trainer/reload.h"
+#include "cmd/ctworker/trainer/worker/checkpoint_publish.h"
 #include "harness.h"
 
 #include <criterion/criterion.h>

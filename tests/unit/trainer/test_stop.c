@@ -1,5 +1,5 @@
 /* Requests to stop: a signal is taken once it is there, and nothing else is. */
-#include "cmd/ctworker/trainer/stop.h"
+#include "cmd/ctworker/trainer/worker/stop.h"
 
 #include <criterion/criterion.h>
 

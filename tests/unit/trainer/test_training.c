@@ -4,7 +4,7 @@
 #include "harness.h"
 
 #include "base/str.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/runs.h"
 
 #include "base/assert.h"

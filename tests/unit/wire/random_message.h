@@ -2,7 +2,7 @@
 #ifndef TESTS_UNIT_WIRE_RANDOM_MESSAGE_H
 #define TESTS_UNIT_WIRE_RANDOM_MESSAGE_H
 
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "wire/shape.h"
 
 /* Sizes of strings, bytes and lists: none, random and small, or exactly the limit. */

@@ -1,5 +1,5 @@
 /* The flight recorder: what was written is read, what is torn, stale or nonsense is recognised. */
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "wire/flight.h"
 
 #include <criterion/criterion.h>

@@ -35,7 +35,7 @@
 #define CT_CTRUN_AGENT_AGENT_CORE_H
 
 #include "base/bytes.h"
-#include "launch/exit.h"
+#include "launch/failure/exit.h"
 #include "launch/survivors.h"
 #include "rendezvous/core/core.h"
 

@@ -3,7 +3,7 @@
 #include "backend/message/in_flight.h"
 
 #include "base/assert.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "chance.h"
 
 #include <criterion/criterion.h>

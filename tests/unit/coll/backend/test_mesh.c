@@ -2,7 +2,7 @@
 #include "backend/tcp/tcp_mesh.h"
 
 #include "base/clock.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "job/thread_world.h"
 
 #include <criterion/criterion.h>

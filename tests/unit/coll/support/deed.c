@@ -2,7 +2,7 @@
 #include "deed.h"
 
 #include "base/assert.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "collectives/group/group.h"
 #include "layout.h"
 #include "shuffle.h"

@@ -2,7 +2,7 @@
 #include "program.h"
 
 #include "base/assert.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "chance.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* See reference.h. */
 #include "reference.h"
 
-#include "base/hash.h"
+#include "base/number/hash.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "shuffle.h"
 
 #include "base/assert.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* torchelastic's error files, in both shapes. */
-#include "launch/error_file.h"
+#include "launch/failure/error_file.h"
 
 #include "base/assert.h"
 

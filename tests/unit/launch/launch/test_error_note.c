@@ -1,5 +1,5 @@
 /* Error files on the disk: their moment, and what is no error file. */
-#include "launch/error_note.h"
+#include "launch/failure/error_note.h"
 
 #include "tree.h"
 

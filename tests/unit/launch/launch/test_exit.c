@@ -1,5 +1,5 @@
 /* How a worker ended. */
-#include "launch/exit.h"
+#include "launch/failure/exit.h"
 
 #include "base/assert.h"
 #include "base/error.h"

@@ -1,5 +1,5 @@
 /* Which failure was the first, and torchrun's table. */
-#include "launch/failure_report.h"
+#include "launch/failure/failure_report.h"
 
 #include "base/assert.h"
 

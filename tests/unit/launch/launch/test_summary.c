@@ -1,5 +1,5 @@
 /* What is said about a failure. */
-#include "launch/summary.h"
+#include "launch/failure/summary.h"
 
 #include "base/assert.h"
 #include "base/error.h"

@@ -1,0 +1,31 @@
+/* Hosts the rendezvous on this node, or joins an existing one.
+ *
+ *   the node is alone    an embedded server on an AF_UNIX socket in a private folder
+ *                        (local_socket.h)
+ *   node_rank above 0    join the rendezvous on the endpoint
+ *   several endpoints    join the daemon that listens on one of them
+ *   otherwise            bind the endpoint: the node that succeeds hosts; when the address is taken
+ *                        or is another machine's, join the listener there (a ctrund, another ctrun)
+ *
+ * Names are never compared: whether the bind succeeds decides. */
+#ifndef CT_CTRUN_AGENT_HOST_UV_H
+#define CT_CTRUN_AGENT_HOST_UV_H
+
+#include "base/log/log.h"
+#include "cmd/ctrun/agent/job/launch_job.h"
+#include "rendezvous/service/server_uv.h"
+
+struct host {
+    struct ct_rdzv_server *server; /* NULL: another process serves */
+    char endpoint[320];            /* for ct_agent_start */
+    char address[64];              /* at which other nodes reach this one */
+    struct ct_id id;               /* of this node's agent, by which its own server knows it */
+    struct ct_error unbound;       /* why it is not hosted here, when that was tried */
+};
+
+/* Start the rendezvous server of this node. 0; CT_EAUTH (beyond loopback without a key), CT_EUSAGE,
+ * or the error of ct_rdzv_server_start. */
+int host_start(struct host *host, uv_loop_t *loop, const struct job *job, const struct ct_log *log,
+               struct ct_error *err);
+
+#endif

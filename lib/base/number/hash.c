@@ -1,0 +1,90 @@
+/* See hash.h. */
+#include "base/number/hash.h"
+
+#define XXH_INLINE_ALL
+#define XXH_FORCE_MEMORY_ACCESS 1 /* by packed structs: under sanitizers memcpy is a call */
+#include <xxhash.h>
+
+#include <immintrin.h>
+#include <string.h>
+
+uint64_t ct_hash64(const void *data, size_t size, uint64_t seed)
+{
+    return XXH3_64bits_withSeed(data, size, seed);
+}
+
+uint64_t ct_hash_str(const char *text)
+{
+    return ct_hash64(text, strlen(text), 0);
+}
+
+/* ---- CRC32C: a polynomial over GF(2), bit 31 its constant term ------------------------------ */
+
+static const uint32_t polynomial = 0x82F63B78u;
+
+/* The remainder `crc` after more bytes, bit by bit or eight bytes at a time. */
+static uint32_t continue_portable(uint32_t crc, const unsigned char *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        crc ^= bytes[i];
+        for (int bit = 0; bit < 8; bit++)
+            crc = (crc >> 1) ^ (polynomial & (0u - (crc & 1u)));
+    }
+    return crc;
+}
+
+__attribute__((target("sse4.2"))) static uint32_t
+continue_sse42(uint32_t crc, const unsigned char *bytes, size_t size)
+{
+    uint64_t word, wide = crc;
+
+    for (; size >= sizeof word; size -= sizeof word, bytes += sizeof word) {
+        memcpy(&word, bytes, sizeof word);
+        wide = _mm_crc32_u64(wide, word);
+    }
+    crc = (uint32_t)wide;
+    for (; size > 0; size--)
+        crc = _mm_crc32_u8(crc, *bytes++);
+    return crc;
+}
+
+static uint32_t remainder_of(uint32_t crc, const void *data, size_t size)
+{
+    return __builtin_cpu_supports("sse4.2") ? continue_sse42(crc, data, size)
+                                            : continue_portable(crc, data, size);
+}
+
+static uint32_t times(uint32_t a, uint32_t b)
+{
+    uint32_t product = 0;
+
+    for (uint32_t bit = 1u << 31; bit != 0; bit >>= 1) {
+        product ^= b & (0u - ((a & bit) != 0));
+        b = (b >> 1) ^ (polynomial & (0u - (b & 1u)));
+    }
+    return product;
+}
+
+/* The remainder after `count` bytes of zeros: times x^8 for each, by squaring. */
+static uint32_t append_zeros(uint32_t crc, uint64_t count)
+{
+    for (uint32_t power = 1u << (31 - 8); count != 0; count >>= 1, power = times(power, power))
+        if ((count & 1) != 0)
+            crc = times(crc, power);
+    return crc;
+}
+
+uint32_t ct_crc32c(uint32_t crc, const void *data, size_t size)
+{
+    return ~remainder_of(~crc, data, size);
+}
+
+uint32_t ct_crc32c_share(const void *data, size_t size, uint64_t behind)
+{
+    return append_zeros(remainder_of(0, data, size), behind);
+}
+
+uint32_t ct_crc32c_zeros(uint64_t size)
+{
+    return ~append_zeros(~0u, size);
+}
