@@ -147,6 +147,17 @@ static inline unsigned grid_of(const struct ct_cuda_queue *queue, int64_t units,
     return (unsigned)(blocks < 1 ? 1 : blocks > most ? most : blocks);
 }
 
+#define WHOLE_WARP 0xffffffffu
+
+/* The sum over the 32 lanes that call it together, in all of them. */
+static __device__ __forceinline__ float warp_sum(float x)
+{
+#pragma unroll
+    for (int other = 16; other > 0; other /= 2)
+        x += __shfl_xor_sync(WHOLE_WARP, x, other);
+    return x;
+}
+
 /* ct_cuda_NAME calls launch_NAME<T> of the element type. */
 #define LAUNCHER_HEAD(name)                                                          \
     extern "C" void ct_cuda_##name(struct ct_cuda_queue *queue, enum ct_dtype dtype, \

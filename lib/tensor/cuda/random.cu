@@ -1,6 +1,5 @@
 /* Initial values, dropout and rounding: philox's numbers for a key and a counter that names the
- * logical element (lib/tensor/cpu/kernel/random_body.h), so that every layout and device draws the same.
- */
+ * logical element (tensor/cpu/kernel/random_body.h), so every layout and device draws the same. */
 #include "tensor/cuda/number.cuh"
 
 #include "tensor/cpu/kernel/normal.h"

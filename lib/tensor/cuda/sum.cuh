@@ -19,8 +19,6 @@ enum {
     COLUMN_BLOCK = 32
 };
 
-#define WHOLE_WARP 0xffffffffu
-
 /* Of the 16 lanes that call it together, in all of them; whole warps call it. */
 template <typename V> static inline __device__ V fold_lanes(V sum)
 {

@@ -51,14 +51,6 @@ static __device__ __forceinline__ int64_t warp(void)
     return (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
 }
 
-static __device__ __forceinline__ float warp_sum(float x)
-{
-#pragma unroll
-    for (int other = 16; other > 0; other /= 2)
-        x += __shfl_xor_sync(0xffffffffu, x, other);
-    return x;
-}
-
 static __device__ __forceinline__ float warp_max(float x)
 {
 #pragma unroll

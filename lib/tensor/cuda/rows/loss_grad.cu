@@ -251,7 +251,10 @@ extern "C" int ct_cuda_cross_entropy_grad_prepare(struct ct_cuda_queue *queue, e
 
     (void)args;
     *ret_bytes = 0;
-    return rc != 0 || dtype == CT_F32 ? rc : ALLOW_ROWS(whole_rows_kernel, queue, dtype, err);
+    if (rc != 0 || dtype == CT_F32)
+        return rc;
+    return dtype == CT_BF16 ? allow_rows(queue, whole_rows_kernel<__nv_bfloat16>, err)
+                            : allow_rows(queue, whole_rows_kernel<__half>, err);
 }
 
 template <typename T>
@@ -263,17 +266,19 @@ static void launch_cross_entropy_grad(struct ct_cuda_queue *queue,
     const T *logits = (const T *)args->in[0].data;
     T *dlogits = (T *)args->out[0].data;
     uintptr_t bits = (uintptr_t)logits | (uintptr_t)dlogits;
-    bool whole = sizeof(T) == 2 && cache > 0 && columns % PACK(T) == 0 && bits % 16 == 0;
+    bool whole = cache > 0 && columns % PACK(T) == 0 && bits % 16 == 0;
 
-    if (whole)
-        CT_LAUNCH(whole_rows_kernel<T>, grid_of(queue, rows, 1), row_block(columns), cache,
-                  queue->stream, logits, (const int32_t *)args->in[1].data,
-                  (const double *)args->in[2].data, dlogits, (double *)args->out[1].data,
-                  (double *)args->out[2].data, rows, columns);
-    else
-        CT_LAUNCH(cross_entropy_grad_kernel<T>, grid_of(queue, rows, 1), row_block(columns), cache,
-                  queue->stream, logits, (const int32_t *)args->in[1].data,
-                  (const double *)args->in[2].data, dlogits, (double *)args->out[1].data,
-                  (double *)args->out[2].data, rows, columns, cache > 0);
+    if constexpr (sizeof(T) == 2)
+        if (whole) {
+            CT_LAUNCH(whole_rows_kernel<T>, grid_of(queue, rows, 1), row_block(columns), cache,
+                      queue->stream, logits, (const int32_t *)args->in[1].data,
+                      (const double *)args->in[2].data, dlogits, (double *)args->out[1].data,
+                      (double *)args->out[2].data, rows, columns);
+            return;
+        }
+    CT_LAUNCH(cross_entropy_grad_kernel<T>, grid_of(queue, rows, 1), row_block(columns), cache,
+              queue->stream, logits, (const int32_t *)args->in[1].data,
+              (const double *)args->in[2].data, dlogits, (double *)args->out[1].data,
+              (double *)args->out[2].data, rows, columns, cache > 0);
 }
 LAUNCHER(cross_entropy_grad)

@@ -117,14 +117,6 @@ static __global__ void norm_kernel(const T *x, const T *more, T *h, const float 
 
 enum { ROW_PACKS = 8, WARP = 32, WARPS = CT_CUDA_BLOCK / WARP };
 
-static inline __device__ float warp_sum(float sum)
-{
-#pragma unroll
-    for (int distance = WARP / 2; distance > 0; distance /= 2)
-        sum += __shfl_xor_sync(WHOLE_WARP, sum, distance);
-    return sum;
-}
-
 #define EACH_HELD(i)                    \
     for (int i = 0; i < ROW_PACKS; i++) \
         if (i * WARP + lane < packs)
