@@ -348,7 +348,7 @@ $(BUILD)/tests/programs/%: tests/e2e/programs/%.c $(TRAIN_LIBRARY) $(LIBRARY) $(
 # The conformance of the unit tests as a program, for ranks that some launcher starts.
 CONFORMANCE := $(BUILD)/tests/programs/conformance
 CONFORMANCE_SOURCES := $(wildcard tests/e2e/conformance/*.c) \
-                       $(patsubst %,tests/unit/coll/support/%.c,conform deed reference buffer layout shuffle)
+                       $(patsubst %,tests/unit/coll/support/%.c,conform operation reference buffer layout shuffle)
 $(CONFORMANCE): $(call objects,$(CONFORMANCE_SOURCES)) $(TEST_TOOLS) $(call archives,coll)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(call libs,coll) -o $@

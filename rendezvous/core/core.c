@@ -99,8 +99,8 @@ struct ct_rdzv_action *ct_rdzv_push(struct ct_rdzv *job, enum ct_rdzv_action_kin
 
 void ct_rdzv_announce(struct ct_rdzv *job, const char *format, ...)
 {
-    /* Words are worth less than deeds: they never take the last places. */
-    if (job->out->count >= CT_RDZV_ACTIONS_LIMIT - CT_RDZV_DEEDS_LIMIT)
+    /* An announcement never takes the last places: other actions need them. */
+    if (job->out->count >= CT_RDZV_ACTIONS_LIMIT - CT_RDZV_EFFECTS_LIMIT)
         return;
     struct ct_rdzv_action *action = ct_rdzv_push(job, CT_RDZV_DO_ANNOUNCE, 0);
     va_list list;

@@ -73,7 +73,7 @@ enum {
     CT_RDZV_OTHER_BYTES = 512,     /* the last output of each, with terminator */
     CT_RDZV_SETTINGS_BYTES = 2001, /* settings that all nodes share, with terminator */
     CT_RDZV_ACTIONS_LIMIT = 24,    /* actions of one step, see below */
-    CT_RDZV_DEEDS_LIMIT = 16,      /* of these, those that are no ANNOUNCE */
+    CT_RDZV_EFFECTS_LIMIT = 16,    /* of these, those that are no ANNOUNCE */
     CT_RDZV_REASON_BYTES = 200,    /* who cordoned a host and why, with terminator */
     CT_RDZV_CORDONS = 64,          /* hosts that are cordoned at a time */
     CT_RDZV_LEASE_MIN_MS = 100,    /* shorter leases are refused: a busy machine would lose nodes */

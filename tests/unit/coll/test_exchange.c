@@ -1,7 +1,7 @@
 /* Many sends and receives that go at once: whatever the order of the lists. */
 #include "base/assert.h"
 #include "buffer.h"
-#include "deed.h"
+#include "operation.h"
 #include "rig.h"
 
 #include <criterion/criterion.h>
@@ -10,16 +10,16 @@
 
 TestSuite(exchange, .timeout = 60);
 
-/* Each rank's lists are mixed by itself (deed.c); some messages are empty, most take several slots
+/* Each rank's lists are mixed by itself (operation.c); some messages are empty, most take several slots
  * of the tiny ring. */
 static int exchange_shuffled(struct ct_group *group, struct rig *rig)
 {
-    struct deed deed = {.verb = DEED_EXCHANGE, .dtype = CT_I32, .count = 97};
+    struct operation operation = {.verb = OPERATION_EXCHANGE, .dtype = CT_I32, .count = 97};
     int line = 0;
 
     (void)rig;
-    for (deed.seed = 0; deed.seed < 10 && line == 0; deed.seed++)
-        line = deed_perform(group, &deed);
+    for (operation.seed = 0; operation.seed < 10 && line == 0; operation.seed++)
+        line = operation_perform(group, &operation);
     return line;
 }
 

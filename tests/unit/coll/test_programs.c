@@ -49,11 +49,11 @@ struct rank {
 static int finish(struct rank *rank, int at, int line)
 {
     struct open *open = &rank->open[at];
-    const struct deed *deed = &rank->program->steps[open->step].deed;
+    const struct operation *operation = &rank->program->steps[open->step].operation;
 
-    if (line == 0 && deed_is_for_all(deed))
-        rank->run->digests[open->step][rank->me] = deed_digest(open->performance);
-    line = deed_finish(open->performance, line);
+    if (line == 0 && operation_is_for_all(operation))
+        rank->run->digests[open->step][rank->me] = operation_digest(open->performance);
+    line = operation_finish(open->performance, line);
     *open = rank->open[--rank->opened];
     return line;
 }
@@ -71,7 +71,7 @@ static int test_all(struct rank *rank)
 
     while (rank->opened > 0 && line == 0) {
         int at = (int)ct_rng_below(&rank->rng, (uint64_t)rank->opened);
-        int code = deed_test(rank->open[at].performance);
+        int code = operation_test(rank->open[at].performance);
 
         if (code != 0)
             line = finish(rank, at, code == 1 ? 0 : __LINE__);
@@ -95,7 +95,7 @@ static int wait_team(struct rank *rank, int team)
         if (count == 0 || line != 0)
             return line;
         int at = mine[ct_rng_below(&rank->rng, (uint64_t)count)];
-        line = finish(rank, at, deed_wait(rank->open[at].performance) == 0 ? 0 : __LINE__);
+        line = finish(rank, at, operation_wait(rank->open[at].performance) == 0 ? 0 : __LINE__);
     }
 }
 
@@ -135,24 +135,24 @@ static void jitter(struct rank *rank)
     }
 }
 
-static int do_deed(struct rank *rank, int number)
+static int do_operation(struct rank *rank, int number)
 {
     const struct program_step *step = &rank->program->steps[number];
     struct ct_group *group = rank->groups[step->team];
-    struct deed deed = step->deed;
+    struct operation operation = step->operation;
     int size = ct_group_size(group);
 
-    deed.root %= size;
-    deed.peer %= size;
-    deed.base += (size_t)rank->program->teams[step->team].group[rank->me] << 26;
-    if (deed.verb == DEED_MESSAGE && deed.root == deed.peer)
+    operation.root %= size;
+    operation.peer %= size;
+    operation.base += (size_t)rank->program->teams[step->team].group[rank->me] << 26;
+    if (operation.verb == OPERATION_MESSAGE && operation.root == operation.peer)
         return 0;
-    if (!deed_concerns(&deed, ct_group_rank(group)))
+    if (!operation_concerns(&operation, ct_group_rank(group)))
         return 0;
     struct open *open = &rank->open[rank->opened++];
     *open = (struct open){.team = step->team, .step = number};
-    int line = deed_start(group, &deed, &open->performance);
-    if (line != 0 || deed.blocking)
+    int line = operation_start(group, &operation, &open->performance);
+    if (line != 0 || operation.blocking)
         return finish(rank, rank->opened - 1, line);
     return 0;
 }
@@ -207,7 +207,7 @@ static int do_step(struct rank *rank, int number)
     case PROGRAM_WAIT_TEAM:
         return wait_team(rank, step->team);
     default:
-        return do_deed(rank, number);
+        return do_operation(rank, number);
     }
 }
 

@@ -22,7 +22,7 @@ struct crowd {
     uint64_t now_ms;
     uint64_t seq;
     size_t joined;
-    size_t deeds; /* the most in one step */
+    size_t effects; /* the most in one step */
     size_t prepares;
     /* By number, counted from 1. */
     uint64_t link[CROWD + 1]; /* of its last connection */
@@ -39,11 +39,11 @@ static void step(struct crowd *c, const struct ct_rdzv_event *first)
     struct ct_rdzv_event event = *first;
     struct ct_rdzv_actions actions;
     for (;;) {
-        size_t deeds = 0;
+        size_t effects = 0;
         ct_rdzv_step(c->job, c->now_ms, &event, &actions);
         for (size_t i = 0; i < actions.count; i++) {
             const struct ct_rdzv_action *action = &actions.list[i];
-            deeds += action->kind != CT_RDZV_DO_ANNOUNCE;
+            effects += action->kind != CT_RDZV_DO_ANNOUNCE;
             c->prepares += action->kind == CT_RDZV_DO_PREPARE;
             for (size_t k = 1; action->kind == CT_RDZV_DO_WELCOME && k <= CROWD; k++)
                 if (c->link[k] == action->link)
@@ -55,8 +55,8 @@ static void step(struct crowd *c, const struct ct_rdzv_event *first)
                 .kind = c->full_disk ? CT_RDZV_ON_PERSIST_FAILED : CT_RDZV_ON_PERSISTED,
                 .seq = action->seq};
         }
-        c->deeds = CT_MAX(c->deeds, deeds);
-        cr_assert_leq(deeds, CT_RDZV_DEEDS_LIMIT);
+        c->effects = CT_MAX(c->effects, effects);
+        cr_assert_leq(effects, CT_RDZV_EFFECTS_LIMIT);
         if (done == count)
             return;
         event = records[done++];
@@ -288,7 +288,7 @@ static void anything(struct crowd *c, struct ct_rng *rng, size_t nodes)
 
 Test(bounds, no_order_of_messages_true_or_made_up_breaks_the_core)
 {
-    size_t deeds = 0;
+    size_t effects = 0;
     uint64_t rounds = 0;
     for (uint64_t seed = 1; seed <= 300; seed++) {
         struct crowd c;
@@ -301,10 +301,10 @@ Test(bounds, no_order_of_messages_true_or_made_up_breaks_the_core)
             anything(&c, &rng, max + 3);
             check(&c);
         }
-        deeds = CT_MAX(deeds, c.deeds);
+        effects = CT_MAX(effects, c.effects);
         rounds += ct_rdzv_roster(c.job)->generation;
         ct_rdzv_free(c.job);
     }
     cr_assert_gt(rounds, 200, "%lu rounds: too little was tried", (unsigned long)rounds);
-    cr_assert_gt(deeds, 3, "%zu actions at most: too little was tried", deeds);
+    cr_assert_gt(effects, 3, "%zu actions at most: too little was tried", effects);
 }

@@ -122,29 +122,29 @@ static enum ct_reduce draw_reduce(struct draft *draft, enum ct_dtype dtype)
 }
 
 /* Roots and peers are brought down to the size of each group when it is performed. */
-static void draw_deed(struct draft *draft, struct program_step *step, int team, int number)
+static void draw_operation(struct draft *draft, struct program_step *step, int team, int number)
 {
-    enum deed_verb verb = (enum deed_verb)below(draft, DEED_VERBS);
+    enum operation_verb verb = (enum operation_verb)below(draft, OPERATION_VERBS);
     enum ct_dtype dtype = (enum ct_dtype)below(draft, CT_DTYPE_COUNT);
-    struct deed deed = {.verb = verb,
-                        .dtype = dtype,
-                        .reduce = draw_reduce(draft, dtype),
-                        .mode = (enum ct_reduce_mode)below(draft, 3),
-                        .count = draw_count(draft),
-                        .root = below(draft, PROGRAM_WORLD_MAX),
-                        .peer = below(draft, PROGRAM_WORLD_MAX),
-                        .uneven = chance(draft, 400),
-                        .blocking = chance(draft, 400),
-                        .symmetric = chance(draft, 250),
-                        .tag = (uint32_t)below(draft, 3),
-                        .seed = ct_rng_next(&draft->rng),
-                        .base = (size_t)number << 32};
+    struct operation operation = {.verb = verb,
+                                  .dtype = dtype,
+                                  .reduce = draw_reduce(draft, dtype),
+                                  .mode = (enum ct_reduce_mode)below(draft, 3),
+                                  .count = draw_count(draft),
+                                  .root = below(draft, PROGRAM_WORLD_MAX),
+                                  .peer = below(draft, PROGRAM_WORLD_MAX),
+                                  .uneven = chance(draft, 400),
+                                  .blocking = chance(draft, 400),
+                                  .symmetric = chance(draft, 250),
+                                  .tag = (uint32_t)below(draft, 3),
+                                  .seed = ct_rng_next(&draft->rng),
+                                  .base = (size_t)number << 32};
 
-    deed.in_place = chance(draft, 400) && !(deed.uneven && verb == DEED_ALL_TO_ALL);
-    if (verb == DEED_MESSAGE && draft->open[team] > 0)
-        deed.blocking = false;
-    draft->open[team] += !deed.blocking;
-    *step = (struct program_step){.kind = PROGRAM_DEED, .team = team, .deed = deed};
+    operation.in_place = chance(draft, 400) && !(operation.uneven && verb == OPERATION_ALL_TO_ALL);
+    if (verb == OPERATION_MESSAGE && draft->open[team] > 0)
+        operation.blocking = false;
+    draft->open[team] += !operation.blocking;
+    *step = (struct program_step){.kind = PROGRAM_DEED, .team = team, .operation = operation};
 }
 
 static void draw_drain(struct draft *draft, struct program_step *step, int team)
@@ -176,7 +176,7 @@ static void draw_step(struct draft *draft, struct program_step *step, int number
     } else if (what < 32) {
         draw_drain(draft, step, team);
     } else {
-        draw_deed(draft, step, team, number);
+        draw_operation(draft, step, team, number);
     }
 }
 
@@ -233,7 +233,7 @@ void program_print(const struct program *program, FILE *to)
         if (step->dropped)
             continue;
         fprintf(to, "  %2d: ", i);
-        deed_print(&step->deed, text, sizeof text);
+        operation_print(&step->operation, text, sizeof text);
         if (step->kind == PROGRAM_DEED)
             fprintf(to, "team %d: %s\n", step->team, text);
         else if (step->kind == PROGRAM_SPLIT)

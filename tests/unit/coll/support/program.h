@@ -1,4 +1,4 @@
-/* A random program of collectives: a world, groups split from groups, deeds on any of them, handles
+/* A random program of collectives: a world, groups split from groups, operations on any of them, handles
  * left open and waited for in drawn orders. Drawn from a seed alone, so that every rank, and every
  * later run, has the same.
  *
@@ -12,7 +12,7 @@
 #define TEST_COLL_PROGRAM_H
 
 #include "collectives/backend/backend.h"
-#include "deed.h"
+#include "operation.h"
 #include "reference.h"
 
 #include <stdio.h>
@@ -42,7 +42,7 @@ struct program_step {
     enum program_kind kind;
     int team;
     bool dropped; /* while the cause of a failure is looked for */
-    struct deed deed;
+    struct operation operation;
 };
 
 struct program {

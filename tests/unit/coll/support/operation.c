@@ -1,5 +1,5 @@
-/* See deed.h: a table of verbs, each as what it is given, its call, and what has to come of it. */
-#include "deed.h"
+/* See operation.h: a table of verbs, each as what it is given, its call, and what has to come of it. */
+#include "operation.h"
 
 #include "base/assert.h"
 #include "base/number/hash.h"
@@ -26,7 +26,7 @@ struct message {
 
 struct performance {
     struct ct_group *group;
-    struct deed deed;
+    struct operation operation;
     int rank, world;
     struct buffer in, out;
     struct layout sent, received;         /* parts of `in` and of `out` */
@@ -39,29 +39,29 @@ struct performance {
 
 static bool is_root(const struct performance *p)
 {
-    return p->rank == p->deed.root;
+    return p->rank == p->operation.root;
 }
 
 static size_t size_of(const struct performance *p)
 {
-    return ct_dtype_size(p->deed.dtype);
+    return ct_dtype_size(p->operation.dtype);
 }
 
 /* ---- drawn lengths ---------------------------------------------------------------------------*/
 
-static uint64_t drawn(const struct deed *deed, int a, int b, int n)
+static uint64_t drawn(const struct operation *operation, int a, int b, int n)
 {
-    uint64_t key[4] = {deed->seed, (uint64_t)a, (uint64_t)b, (uint64_t)n};
+    uint64_t key[4] = {operation->seed, (uint64_t)a, (uint64_t)b, (uint64_t)n};
 
     return ct_hash64(key, sizeof key, 11);
 }
 
 /* 0 .. count, often 0. */
-static size_t drawn_count(const struct deed *deed, int a, int b, int n)
+static size_t drawn_count(const struct operation *operation, int a, int b, int n)
 {
-    uint64_t bits = drawn(deed, a, b, n);
+    uint64_t bits = drawn(operation, a, b, n);
 
-    return bits % 4 == 0 ? 0 : (size_t)(bits >> 8) % (deed->count + 1);
+    return bits % 4 == 0 ? 0 : (size_t)(bits >> 8) % (operation->count + 1);
 }
 
 /* The parts that all members know. */
@@ -69,10 +69,10 @@ static struct layout common_layout(const struct performance *p)
 {
     struct layout layout = {0};
 
-    if (!p->deed.uneven)
-        return layout_even(p->world, p->deed.count);
+    if (!p->operation.uneven)
+        return layout_even(p->world, p->operation.count);
     for (int i = 0; i < p->world; i++)
-        layout.counts[i] = drawn_count(&p->deed, i, 0, 0);
+        layout.counts[i] = drawn_count(&p->operation, i, 0, 0);
     layout_spread(&layout, p->world);
     return layout;
 }
@@ -82,11 +82,11 @@ static struct layout pair_layout(const struct performance *p, bool sent)
 {
     struct layout layout = {0};
 
-    if (!p->deed.uneven)
-        return layout_even(p->world, p->deed.count);
+    if (!p->operation.uneven)
+        return layout_even(p->world, p->operation.count);
     for (int i = 0; i < p->world; i++)
-        layout.counts[i] =
-            sent ? drawn_count(&p->deed, p->rank, i, 0) : drawn_count(&p->deed, i, p->rank, 0);
+        layout.counts[i] = sent ? drawn_count(&p->operation, p->rank, i, 0)
+                                : drawn_count(&p->operation, i, p->rank, 0);
     layout_spread(&layout, p->world);
     return layout;
 }
@@ -95,30 +95,30 @@ static struct layout pair_layout(const struct performance *p, bool sent)
 
 static void fill(const struct performance *p, char *data, size_t from, size_t count)
 {
-    buffer_fill(data, p->deed.dtype, p->rank, p->deed.base + from, count);
+    buffer_fill(data, p->operation.dtype, p->rank, p->operation.base + from, count);
 }
 
 /* `count` elements of `rank`'s data. */
 static bool holds(const struct performance *p, const char *data, int rank, size_t from,
                   size_t count)
 {
-    return buffer_filled(data, p->deed.dtype, rank, p->deed.base + from, count);
+    return buffer_filled(data, p->operation.dtype, rank, p->operation.base + from, count);
 }
 
 /* The reduction of all members' data: to the bit, in FAST as closely as rounding allows. */
 static bool holds_reduced(const struct performance *p, const char *data, size_t from, size_t count)
 {
-    const struct deed *deed = &p->deed;
+    const struct operation *operation = &p->operation;
     unsigned char expected[8];
 
     for (size_t i = 0; i < count; i += buffer_stride(count)) {
-        size_t index = deed->base + from + i;
+        size_t index = operation->base + from + i;
         const char *at = data + i * size_of(p);
 
-        reference_reduce(deed->dtype, deed->reduce, deed->mode == CT_MODE_INVARIANT, p->world,
-                         index, expected);
-        if (deed->mode == CT_MODE_FAST
-                ? !reference_close(deed->dtype, deed->reduce, p->world, index, at)
+        reference_reduce(operation->dtype, operation->reduce, operation->mode == CT_MODE_INVARIANT,
+                         p->world, index, expected);
+        if (operation->mode == CT_MODE_FAST
+                ? !reference_close(operation->dtype, operation->reduce, p->world, index, at)
                 : memcmp(expected, at, size_of(p)) != 0)
             return false;
     }
@@ -127,78 +127,80 @@ static bool holds_reduced(const struct performance *p, const char *data, size_t 
 
 static void make_buffers(struct performance *p, size_t in, size_t out)
 {
-    struct ct_job *job = p->deed.symmetric ? p->group->job : NULL;
+    struct ct_job *job = p->operation.symmetric ? p->group->job : NULL;
 
-    p->in = buffer_new_shared(in, p->deed.dtype, job);
-    p->out = buffer_new_shared(out, p->deed.dtype, job);
+    p->in = buffer_new_shared(in, p->operation.dtype, job);
+    p->out = buffer_new_shared(out, p->operation.dtype, job);
 }
 
 /* The call's data: out of place, or all in `place`. */
 static struct ct_data data_of(const struct performance *p, char *place, size_t count)
 {
-    return p->deed.in_place ? ct_inplace(place, count, p->deed.dtype)
-                            : ct_from_to(p->in.data, p->out.data, count, p->deed.dtype);
+    return p->operation.in_place ? ct_inplace(place, count, p->operation.dtype)
+                                 : ct_from_to(p->in.data, p->out.data, count, p->operation.dtype);
 }
 
 /* The blocking form, or the one with a handle. */
-#define CALL(form, ...)                                \
-    (p->deed.blocking ? form(__VA_ARGS__, &p->options) \
-                      : form##_start(__VA_ARGS__, &p->options, &p->request))
+#define CALL(form, ...)                                     \
+    (p->operation.blocking ? form(__VA_ARGS__, &p->options) \
+                           : form##_start(__VA_ARGS__, &p->options, &p->request))
 
 /* ---- all_reduce, reduce, broadcast: a buffer each --------------------------------------------*/
 
 static void prepare_whole(struct performance *p)
 {
-    make_buffers(p, p->deed.count, p->deed.count);
-    if (p->deed.verb != DEED_BROADCAST || is_root(p))
-        fill(p, p->deed.in_place ? p->out.data : p->in.data, 0, p->deed.count);
+    make_buffers(p, p->operation.count, p->operation.count);
+    if (p->operation.verb != OPERATION_BROADCAST || is_root(p))
+        fill(p, p->operation.in_place ? p->out.data : p->in.data, 0, p->operation.count);
 }
 
 static int call_all_reduce(struct performance *p)
 {
-    return CALL(ct_all_reduce, p->group, data_of(p, p->out.data, p->deed.count), p->deed.reduce);
+    return CALL(ct_all_reduce, p->group, data_of(p, p->out.data, p->operation.count),
+                p->operation.reduce);
 }
 
 static int check_all_reduce(const struct performance *p)
 {
-    if (!holds_reduced(p, p->out.data, 0, p->deed.count))
+    if (!holds_reduced(p, p->out.data, 0, p->operation.count))
         return __LINE__;
-    return p->deed.in_place || holds(p, p->in.data, p->rank, 0, p->deed.count) ? 0 : __LINE__;
+    return p->operation.in_place || holds(p, p->in.data, p->rank, 0, p->operation.count) ? 0
+                                                                                         : __LINE__;
 }
 
 /* Others than the root give no output; in place theirs is read alone. */
 static int call_reduce(struct performance *p)
 {
-    struct ct_data data = data_of(p, p->out.data, p->deed.count);
+    struct ct_data data = data_of(p, p->out.data, p->operation.count);
 
-    if (!p->deed.in_place && !is_root(p))
+    if (!p->operation.in_place && !is_root(p))
         data.recv = NULL;
-    return CALL(ct_reduce, p->group, data, p->deed.reduce, p->deed.root);
+    return CALL(ct_reduce, p->group, data, p->operation.reduce, p->operation.root);
 }
 
 static int check_reduce(const struct performance *p)
 {
-    const char *given = p->deed.in_place ? p->out.data : p->in.data;
+    const char *given = p->operation.in_place ? p->out.data : p->in.data;
 
-    if (is_root(p) && !holds_reduced(p, p->out.data, 0, p->deed.count))
+    if (is_root(p) && !holds_reduced(p, p->out.data, 0, p->operation.count))
         return __LINE__;
-    if (is_root(p) && p->deed.in_place)
+    if (is_root(p) && p->operation.in_place)
         return 0;
-    return holds(p, given, p->rank, 0, p->deed.count) ? 0 : __LINE__;
+    return holds(p, given, p->rank, 0, p->operation.count) ? 0 : __LINE__;
 }
 
 static int call_broadcast(struct performance *p)
 {
-    struct ct_data data = data_of(p, p->out.data, p->deed.count);
+    struct ct_data data = data_of(p, p->out.data, p->operation.count);
 
     if (!is_root(p))
         data.send = NULL;
-    return CALL(ct_broadcast, p->group, data, p->deed.root);
+    return CALL(ct_broadcast, p->group, data, p->operation.root);
 }
 
 static int check_broadcast(const struct performance *p)
 {
-    return holds(p, p->out.data, p->deed.root, 0, p->deed.count) ? 0 : __LINE__;
+    return holds(p, p->out.data, p->operation.root, 0, p->operation.count) ? 0 : __LINE__;
 }
 
 /* ---- all_gather, reduce_scatter: parts that all know -----------------------------------------*/
@@ -210,7 +212,8 @@ static void prepare_all_gather(struct performance *p)
 
     make_buffers(p, own, p->received.total);
     fill(p,
-         p->deed.in_place ? layout_at(&p->received, &p->out, p->rank, p->deed.dtype) : p->in.data,
+         p->operation.in_place ? layout_at(&p->received, &p->out, p->rank, p->operation.dtype)
+                               : p->in.data,
          0, own);
 }
 
@@ -218,7 +221,7 @@ static int call_all_gather(struct performance *p)
 {
     struct ct_data data = data_of(p, p->out.data, p->received.counts[p->rank]);
 
-    if (p->deed.uneven)
+    if (p->operation.uneven)
         return CALL(ct_all_gather_v, p->group, data, layout_parts(&p->received));
     return CALL(ct_all_gather, p->group, data);
 }
@@ -227,10 +230,10 @@ static int call_all_gather(struct performance *p)
 static int check_all_parts(const struct performance *p)
 {
     for (int i = 0; i < p->world; i++)
-        if (!holds(p, layout_at(&p->received, &p->out, i, p->deed.dtype), i, 0,
+        if (!holds(p, layout_at(&p->received, &p->out, i, p->operation.dtype), i, 0,
                    p->received.counts[i]))
             return __LINE__;
-    return layout_gaps_are_whole(&p->received, &p->out, p->deed.dtype) ? 0 : __LINE__;
+    return layout_gaps_are_whole(&p->received, &p->out, p->operation.dtype) ? 0 : __LINE__;
 }
 
 static void prepare_reduce_scatter(struct performance *p)
@@ -238,7 +241,7 @@ static void prepare_reduce_scatter(struct performance *p)
     p->sent = common_layout(p);
     make_buffers(p, p->sent.total, p->sent.counts[p->rank]);
     for (int i = 0; i < p->world; i++)
-        fill(p, layout_at(&p->sent, &p->in, i, p->deed.dtype), p->sent.offsets[i],
+        fill(p, layout_at(&p->sent, &p->in, i, p->operation.dtype), p->sent.offsets[i],
              p->sent.counts[i]);
 }
 
@@ -246,57 +249,59 @@ static int call_reduce_scatter(struct performance *p)
 {
     struct ct_data data = data_of(p, p->in.data, p->sent.counts[p->rank]);
 
-    if (p->deed.uneven)
-        return CALL(ct_reduce_scatter_v, p->group, data, layout_parts(&p->sent), p->deed.reduce);
-    return CALL(ct_reduce_scatter, p->group, data, p->deed.reduce);
+    if (p->operation.uneven)
+        return CALL(ct_reduce_scatter_v, p->group, data, layout_parts(&p->sent),
+                    p->operation.reduce);
+    return CALL(ct_reduce_scatter, p->group, data, p->operation.reduce);
 }
 
 static int check_reduce_scatter(const struct performance *p)
 {
-    char *place = layout_at(&p->sent, &p->in, p->rank, p->deed.dtype);
+    char *place = layout_at(&p->sent, &p->in, p->rank, p->operation.dtype);
 
-    if (!holds_reduced(p, p->deed.in_place ? place : p->out.data, p->sent.offsets[p->rank],
+    if (!holds_reduced(p, p->operation.in_place ? place : p->out.data, p->sent.offsets[p->rank],
                        p->sent.counts[p->rank]))
         return __LINE__;
-    for (int i = 0; i < p->world && !p->deed.in_place; i++)
-        if (!holds(p, layout_at(&p->sent, &p->in, i, p->deed.dtype), p->rank, p->sent.offsets[i],
-                   p->sent.counts[i]))
+    for (int i = 0; i < p->world && !p->operation.in_place; i++)
+        if (!holds(p, layout_at(&p->sent, &p->in, i, p->operation.dtype), p->rank,
+                   p->sent.offsets[i], p->sent.counts[i]))
             return __LINE__;
-    return layout_gaps_are_whole(&p->sent, &p->in, p->deed.dtype) ? 0 : __LINE__;
+    return layout_gaps_are_whole(&p->sent, &p->in, p->operation.dtype) ? 0 : __LINE__;
 }
 
 /* ---- gather, scatter: parts at the root ------------------------------------------------------*/
 
 static void prepare_gather(struct performance *p)
 {
-    p->received = layout_even(p->world, p->deed.count);
-    make_buffers(p, p->deed.count, p->received.total);
+    p->received = layout_even(p->world, p->operation.count);
+    make_buffers(p, p->operation.count, p->received.total);
     fill(p,
-         p->deed.in_place && is_root(p) ? layout_at(&p->received, &p->out, p->rank, p->deed.dtype)
-                                        : p->in.data,
-         0, p->deed.count);
+         p->operation.in_place && is_root(p)
+             ? layout_at(&p->received, &p->out, p->rank, p->operation.dtype)
+             : p->in.data,
+         0, p->operation.count);
 }
 
 static int call_gather(struct performance *p)
 {
-    struct ct_data data = data_of(p, is_root(p) ? p->out.data : p->in.data, p->deed.count);
+    struct ct_data data = data_of(p, is_root(p) ? p->out.data : p->in.data, p->operation.count);
 
-    if (!p->deed.in_place && !is_root(p))
+    if (!p->operation.in_place && !is_root(p))
         data.recv = NULL;
-    return CALL(ct_gather, p->group, data, p->deed.root);
+    return CALL(ct_gather, p->group, data, p->operation.root);
 }
 
 static int check_gather(const struct performance *p)
 {
     if (is_root(p))
         return check_all_parts(p);
-    return holds(p, p->in.data, p->rank, 0, p->deed.count) ? 0 : __LINE__;
+    return holds(p, p->in.data, p->rank, 0, p->operation.count) ? 0 : __LINE__;
 }
 
 static void prepare_scatter(struct performance *p)
 {
-    p->sent = layout_even(p->world, p->deed.count);
-    make_buffers(p, p->sent.total, p->deed.count);
+    p->sent = layout_even(p->world, p->operation.count);
+    make_buffers(p, p->sent.total, p->operation.count);
     if (is_root(p))
         fill(p, p->in.data, 0, p->sent.total);
 }
@@ -304,20 +309,20 @@ static void prepare_scatter(struct performance *p)
 /* In place is the root's affair. */
 static int call_scatter(struct performance *p)
 {
-    struct ct_data data = ct_inplace(p->out.data, p->deed.count, p->deed.dtype);
+    struct ct_data data = ct_inplace(p->out.data, p->operation.count, p->operation.dtype);
 
     if (is_root(p))
-        data = data_of(p, p->in.data, p->deed.count);
-    return CALL(ct_scatter, p->group, data, p->deed.root);
+        data = data_of(p, p->in.data, p->operation.count);
+    return CALL(ct_scatter, p->group, data, p->operation.root);
 }
 
 static int check_scatter(const struct performance *p)
 {
-    size_t from = (size_t)p->rank * p->deed.count;
+    size_t from = (size_t)p->rank * p->operation.count;
     const char *result =
-        is_root(p) && p->deed.in_place ? p->in.data + from * size_of(p) : p->out.data;
+        is_root(p) && p->operation.in_place ? p->in.data + from * size_of(p) : p->out.data;
 
-    if (!holds(p, result, p->deed.root, from, p->deed.count))
+    if (!holds(p, result, p->operation.root, from, p->operation.count))
         return __LINE__;
     return !is_root(p) || holds(p, p->in.data, p->rank, 0, p->sent.total) ? 0 : __LINE__;
 }
@@ -326,58 +331,59 @@ static int check_scatter(const struct performance *p)
 
 static void prepare_all_to_all(struct performance *p)
 {
-    const struct buffer *filled = p->deed.in_place ? &p->out : &p->in;
+    const struct buffer *filled = p->operation.in_place ? &p->out : &p->in;
 
     p->sent = pair_layout(p, true);
     p->received = pair_layout(p, false);
     make_buffers(p, p->sent.total, p->received.total);
     for (int i = 0; i < p->world; i++)
-        fill(p, layout_at(&p->sent, filled, i, p->deed.dtype), (size_t)i * apart,
+        fill(p, layout_at(&p->sent, filled, i, p->operation.dtype), (size_t)i * apart,
              p->sent.counts[i]);
 }
 
 static int call_all_to_all(struct performance *p)
 {
-    if (p->deed.uneven)
+    if (p->operation.uneven)
         return CALL(ct_all_to_all_v, p->group, data_of(p, NULL, 0), layout_parts(&p->sent),
                     layout_parts(&p->received));
-    return CALL(ct_all_to_all, p->group, data_of(p, p->out.data, p->deed.count));
+    return CALL(ct_all_to_all, p->group, data_of(p, p->out.data, p->operation.count));
 }
 
 static int check_all_to_all(const struct performance *p)
 {
     for (int i = 0; i < p->world; i++)
-        if (!holds(p, layout_at(&p->received, &p->out, i, p->deed.dtype), i,
+        if (!holds(p, layout_at(&p->received, &p->out, i, p->operation.dtype), i,
                    (size_t)p->rank * apart, p->received.counts[i]))
             return __LINE__;
-    for (int i = 0; i < p->world && !p->deed.in_place; i++)
-        if (!holds(p, layout_at(&p->sent, &p->in, i, p->deed.dtype), p->rank, (size_t)i * apart,
-                   p->sent.counts[i]))
+    for (int i = 0; i < p->world && !p->operation.in_place; i++)
+        if (!holds(p, layout_at(&p->sent, &p->in, i, p->operation.dtype), p->rank,
+                   (size_t)i * apart, p->sent.counts[i]))
             return __LINE__;
-    return layout_gaps_are_whole(&p->received, &p->out, p->deed.dtype) ? 0 : __LINE__;
+    return layout_gaps_are_whole(&p->received, &p->out, p->operation.dtype) ? 0 : __LINE__;
 }
 
 /* ---- a message, and many of them at once -----------------------------------------------------*/
 
 static void prepare_message(struct performance *p)
 {
-    make_buffers(p, p->deed.count, p->deed.count);
+    make_buffers(p, p->operation.count, p->operation.count);
     if (is_root(p))
-        fill(p, p->in.data, 0, p->deed.count);
+        fill(p, p->in.data, 0, p->operation.count);
 }
 
 static int call_message(struct performance *p)
 {
     if (is_root(p))
-        return CALL(ct_send, p->group, ct_from_to(p->in.data, NULL, p->deed.count, p->deed.dtype),
-                    p->deed.peer);
-    return CALL(ct_recv, p->group, ct_inplace(p->out.data, p->deed.count, p->deed.dtype),
-                p->deed.root);
+        return CALL(ct_send, p->group,
+                    ct_from_to(p->in.data, NULL, p->operation.count, p->operation.dtype),
+                    p->operation.peer);
+    return CALL(ct_recv, p->group, ct_inplace(p->out.data, p->operation.count, p->operation.dtype),
+                p->operation.root);
 }
 
 static int check_message(const struct performance *p)
 {
-    return holds(p, is_root(p) ? p->in.data : p->out.data, p->deed.root, 0, p->deed.count)
+    return holds(p, is_root(p) ? p->in.data : p->out.data, p->operation.root, 0, p->operation.count)
                ? 0
                : __LINE__;
 }
@@ -390,10 +396,10 @@ static size_t draw_messages(struct performance *p, enum ct_direction direction)
 
     for (int peer = 0; peer < p->world; peer++) {
         int from = direction == CT_TO ? p->rank : peer, to = direction == CT_TO ? peer : p->rank;
-        int here = (int)(drawn(&p->deed, from, to, A_PAIR) % (A_PAIR + 1));
+        int here = (int)(drawn(&p->operation, from, to, A_PAIR) % (A_PAIR + 1));
 
         for (int nth = 0; nth < here; nth++) {
-            size_t length = drawn_count(&p->deed, from, to, nth);
+            size_t length = drawn_count(&p->operation, from, to, nth);
 
             p->messages[direction][count++] = (struct message){peer, nth, length, total};
             total += length;
@@ -411,7 +417,7 @@ static size_t message_base(int to, int nth)
 
 static void prepare_exchange(struct performance *p)
 {
-    enum ct_dtype dtype = p->deed.dtype;
+    enum ct_dtype dtype = p->operation.dtype;
     int count = 0;
     size_t out = draw_messages(p, CT_TO), in = draw_messages(p, CT_FROM);
 
@@ -429,7 +435,8 @@ static void prepare_exchange(struct performance *p)
         p->transfers[count++] =
             ct_transfer_from(m->peer, p->out.data + m->offset * size_of(p), m->count, dtype);
     }
-    shuffle_transfers(p->transfers, count, drawn(&p->deed, p->rank, 0, -1)); /* its own order */
+    shuffle_transfers(p->transfers, count,
+                      drawn(&p->operation, p->rank, 0, -1)); /* its own order */
 }
 
 static int call_exchange(struct performance *p)
@@ -475,49 +482,51 @@ static const struct verb {
     void (*prepare)(struct performance *p);
     int (*call)(struct performance *p);
     int (*check)(const struct performance *p);
-} verbs[DEED_VERBS] = {
-    [DEED_ALL_REDUCE] = {"all_reduce", prepare_whole, call_all_reduce, check_all_reduce},
-    [DEED_REDUCE] = {"reduce", prepare_whole, call_reduce, check_reduce},
-    [DEED_BROADCAST] = {"broadcast", prepare_whole, call_broadcast, check_broadcast},
-    [DEED_ALL_GATHER] = {"all_gather", prepare_all_gather, call_all_gather, check_all_parts},
-    [DEED_REDUCE_SCATTER] = {"reduce_scatter", prepare_reduce_scatter, call_reduce_scatter,
-                             check_reduce_scatter},
-    [DEED_GATHER] = {"gather", prepare_gather, call_gather, check_gather},
-    [DEED_SCATTER] = {"scatter", prepare_scatter, call_scatter, check_scatter},
-    [DEED_ALL_TO_ALL] = {"all_to_all", prepare_all_to_all, call_all_to_all, check_all_to_all},
-    [DEED_MESSAGE] = {"message", prepare_message, call_message, check_message},
-    [DEED_EXCHANGE] = {"exchange", prepare_exchange, call_exchange, check_exchange},
-    [DEED_BARRIER] = {"barrier", prepare_nothing, call_barrier, check_nothing},
+} verbs[OPERATION_VERBS] = {
+    [OPERATION_ALL_REDUCE] = {"all_reduce", prepare_whole, call_all_reduce, check_all_reduce},
+    [OPERATION_REDUCE] = {"reduce", prepare_whole, call_reduce, check_reduce},
+    [OPERATION_BROADCAST] = {"broadcast", prepare_whole, call_broadcast, check_broadcast},
+    [OPERATION_ALL_GATHER] = {"all_gather", prepare_all_gather, call_all_gather, check_all_parts},
+    [OPERATION_REDUCE_SCATTER] = {"reduce_scatter", prepare_reduce_scatter, call_reduce_scatter,
+                                  check_reduce_scatter},
+    [OPERATION_GATHER] = {"gather", prepare_gather, call_gather, check_gather},
+    [OPERATION_SCATTER] = {"scatter", prepare_scatter, call_scatter, check_scatter},
+    [OPERATION_ALL_TO_ALL] = {"all_to_all", prepare_all_to_all, call_all_to_all, check_all_to_all},
+    [OPERATION_MESSAGE] = {"message", prepare_message, call_message, check_message},
+    [OPERATION_EXCHANGE] = {"exchange", prepare_exchange, call_exchange, check_exchange},
+    [OPERATION_BARRIER] = {"barrier", prepare_nothing, call_barrier, check_nothing},
 };
 
-bool deed_concerns(const struct deed *deed, int rank)
+bool operation_concerns(const struct operation *operation, int rank)
 {
-    return deed->verb != DEED_MESSAGE || rank == deed->root || rank == deed->peer;
+    return operation->verb != OPERATION_MESSAGE || rank == operation->root ||
+           rank == operation->peer;
 }
 
-bool deed_is_for_all(const struct deed *deed)
+bool operation_is_for_all(const struct operation *operation)
 {
-    return deed->verb == DEED_ALL_REDUCE;
+    return operation->verb == OPERATION_ALL_REDUCE;
 }
 
-int deed_start(struct ct_group *group, const struct deed *deed, struct performance **ret_p)
+int operation_start(struct ct_group *group, const struct operation *operation,
+                    struct performance **ret_p)
 {
     struct performance *p = calloc(1, sizeof *p);
     int rank = ct_group_rank(group);
 
-    CT_ASSERT(p != NULL && deed_concerns(deed, rank));
+    CT_ASSERT(p != NULL && operation_concerns(operation, rank));
     p->group = group;
-    p->deed = *deed;
+    p->operation = *operation;
     p->rank = rank;
     p->world = ct_group_size(group);
-    p->options =
-        (struct ct_options){.mode = deed->mode, .tag = deed->tag, .scale = reference_scale(rank)};
-    verbs[deed->verb].prepare(p);
+    p->options = (struct ct_options){
+        .mode = operation->mode, .tag = operation->tag, .scale = reference_scale(rank)};
+    verbs[operation->verb].prepare(p);
     *ret_p = p;
-    return verbs[deed->verb].call(p) == 0 ? 0 : __LINE__;
+    return verbs[operation->verb].call(p) == 0 ? 0 : __LINE__;
 }
 
-int deed_test(struct performance *p)
+int operation_test(struct performance *p)
 {
     int code = p->request == NULL ? 1 : ct_test(p->request);
 
@@ -526,7 +535,7 @@ int deed_test(struct performance *p)
     return code;
 }
 
-int deed_wait(struct performance *p)
+int operation_wait(struct performance *p)
 {
     int code = p->request == NULL ? 0 : ct_wait(p->request);
 
@@ -534,15 +543,15 @@ int deed_wait(struct performance *p)
     return code;
 }
 
-uint64_t deed_digest(const struct performance *p)
+uint64_t operation_digest(const struct performance *p)
 {
     return ct_hash64(p->out.data, p->out.bytes, 0);
 }
 
-int deed_finish(struct performance *p, int line)
+int operation_finish(struct performance *p, int line)
 {
     if (line == 0)
-        line = verbs[p->deed.verb].check(p);
+        line = verbs[p->operation.verb].check(p);
     line = buffers_free(&p->in, &p->out, line);
     free(p);
     return line;
@@ -561,32 +570,35 @@ static int same_everywhere(struct ct_group *group, uint64_t digest)
     return 0;
 }
 
-int deed_perform(struct ct_group *group, const struct deed *deed)
+int operation_perform(struct ct_group *group, const struct operation *operation)
 {
     struct performance *p;
-    int line = deed_start(group, deed, &p);
+    int line = operation_start(group, operation, &p);
 
-    if (line == 0 && deed_wait(p) != 0)
+    if (line == 0 && operation_wait(p) != 0)
         line = __LINE__;
-    if (line == 0 && deed_is_for_all(deed) && deed->mode == CT_MODE_FAST)
-        line = same_everywhere(group, deed_digest(p));
-    return deed_finish(p, line);
+    if (line == 0 && operation_is_for_all(operation) && operation->mode == CT_MODE_FAST)
+        line = same_everywhere(group, operation_digest(p));
+    return operation_finish(p, line);
 }
 
-void deed_print(const struct deed *deed, char *text, size_t room)
+void operation_print(const struct operation *operation, char *text, size_t room)
 {
     static const char *const reduces[CT_REDUCE_COUNT] = {"SUM",  "AVG", "MAX", "MIN",
                                                          "PROD", "AND", "OR",  "PREMUL_SUM"};
     static const char *const modes[] = {"FAST", "REPRODUCIBLE", "INVARIANT"};
-    bool reduces_data = deed->verb == DEED_ALL_REDUCE || deed->verb == DEED_REDUCE ||
-                        deed->verb == DEED_REDUCE_SCATTER;
+    bool reduces_data = operation->verb == OPERATION_ALL_REDUCE ||
+                        operation->verb == OPERATION_REDUCE ||
+                        operation->verb == OPERATION_REDUCE_SCATTER;
     char how[48] = "";
 
     if (reduces_data)
-        (void)snprintf(how, sizeof how, ", %s, %s", reduces[deed->reduce], modes[deed->mode]);
+        (void)snprintf(how, sizeof how, ", %s, %s", reduces[operation->reduce],
+                       modes[operation->mode]);
     (void)snprintf(text, room, "%s%s of %zu %s%s, root %d, peer %d, tag %u%s%s%s",
-                   verbs[deed->verb].name, deed->uneven ? "_v" : "", deed->count,
-                   ct_dtype_name(deed->dtype), how, deed->root, deed->peer, (unsigned)deed->tag,
-                   deed->in_place ? ", in place" : "", deed->symmetric ? ", symmetric memory" : "",
-                   deed->blocking ? "" : ", by handle");
+                   verbs[operation->verb].name, operation->uneven ? "_v" : "", operation->count,
+                   ct_dtype_name(operation->dtype), how, operation->root, operation->peer,
+                   (unsigned)operation->tag, operation->in_place ? ", in place" : "",
+                   operation->symmetric ? ", symmetric memory" : "",
+                   operation->blocking ? "" : ", by handle");
 }
