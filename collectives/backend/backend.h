@@ -7,7 +7,7 @@
  *      exchange of blobs  through the store
  *   connect               map the segment, connect and be connected          waits, to a deadline
  *      exchange of results; one failure anywhere: the next backend of the table
- *   settle                all members are connected
+ *   finish_setup          all members are connected
  *   progress ...          the group's thread
  *   close
  *
@@ -86,7 +86,7 @@ struct ct_backend {
                    struct ct_error *err);
     int (*connect)(void *state, const struct ct_setup *setup, const struct ct_blob *blobs,
                    struct ct_error *err);
-    void (*settle)(void *state);
+    void (*finish_setup)(void *state);
 
     /* Advance `task`: 1 complete, 0 not yet, negative: failed, with the sentence. Collectives come
      * one after the other; sends and receives one at a time for each peer and direction. */

@@ -309,7 +309,7 @@ static int open_first(struct ct_group *group, struct ct_setup *setup, const char
     }
     free(cards);
     if (code == 0)
-        group->backend->settle(group->state);
+        group->backend->finish_setup(group->state);
     if (code == 0 && group->backend->batches)
         group->helper.disabled = true;
     group->sizes = setup->tuning;

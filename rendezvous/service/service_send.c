@@ -335,7 +335,7 @@ static void step_core(struct ct_service_job *job, uint64_t now_ms,
                       const struct ct_rdzv_event *event, struct ct_rdzv_actions *actions)
 {
     char received[TRACE_BYTES], line[TRACE_BYTES];
-    bool is_beat = event->kind == CT_RDZV_ON_TICK || event->kind == CT_RDZV_ON_HEARTBEAT;
+    bool is_heartbeat = event->kind == CT_RDZV_ON_TICK || event->kind == CT_RDZV_ON_HEARTBEAT;
     if (job->service->io.trace == NULL) {
         ct_rdzv_step(job->core, now_ms, event, actions);
         return;
@@ -346,7 +346,7 @@ static void step_core(struct ct_service_job *job, uint64_t now_ms,
     bool is_answered = false;
     for (size_t i = 0; i < actions->count; i++)
         is_answered = is_answered || actions->list[i].kind != CT_RDZV_DO_ACK;
-    if (is_beat && !is_answered)
+    if (is_heartbeat && !is_answered)
         return;
     trace(job, received);
     for (size_t i = 0; i < actions->count; i++) {

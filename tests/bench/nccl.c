@@ -56,7 +56,7 @@ static double now_ms(void)
 }
 
 /* What the communicator comes to when it is not in progress any more; SIGALRM ends a long wait. */
-static int settle(struct rank *me, struct ct_nccl_comm *comm)
+static int finish_setup(struct rank *me, struct ct_nccl_comm *comm)
 {
     int state = CT_NCCL_IN_PROGRESS;
 
@@ -68,7 +68,8 @@ static int settle(struct rank *me, struct ct_nccl_comm *comm)
 
 static int settled(struct rank *me, int result, struct ct_nccl_comm *comm)
 {
-    return result == CT_NCCL_SUCCESS || result == CT_NCCL_IN_PROGRESS ? settle(me, comm) : result;
+    return result == CT_NCCL_SUCCESS || result == CT_NCCL_IN_PROGRESS ? finish_setup(me, comm)
+                                                                      : result;
 }
 
 static struct ct_nccl_config config(void)

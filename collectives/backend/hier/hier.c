@@ -211,7 +211,7 @@ static int connect_group(void *state, const struct ct_setup *setup, const struct
     return code;
 }
 
-static void settle(void *state)
+static void finish_setup(void *state)
 {
     (void)state;
 }
@@ -374,7 +374,7 @@ const struct ct_backend ct_backend_hier = {
     .suits = suits,
     .prepare = prepare,
     .connect = connect_group,
-    .settle = settle,
+    .finish_setup = finish_setup,
     .progress = progress,
     .spins = spins,
     .arm = arm,

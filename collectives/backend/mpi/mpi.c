@@ -60,7 +60,7 @@ static int connect_group(void *state, const struct ct_setup *setup, const struct
     return ct_engine_handshake(&group->engine, setup, err);
 }
 
-static void settle(void *state)
+static void finish_setup(void *state)
 {
     (void)state;
 }
@@ -130,7 +130,7 @@ const struct ct_backend ct_backend_mpi = {
     .suits = suits,
     .prepare = prepare,
     .connect = connect_group,
-    .settle = settle,
+    .finish_setup = finish_setup,
     .progress = progress,
     .spins = spins,
     .arm = arm,

@@ -35,7 +35,7 @@ static bool suits(const struct ct_setup *setup)
     return setup->device != NULL && setup->size > 1;
 }
 
-static void settle(void *state)
+static void finish_setup(void *state)
 {
     (void)state;
 }
@@ -370,7 +370,7 @@ const struct ct_backend ct_backend_nccl = {
     .suits = suits,
     .prepare = ct_nccl_group_prepare,
     .connect = ct_nccl_group_connect,
-    .settle = settle,
+    .finish_setup = finish_setup,
     .progress = progress,
     .spins = spins,
     .arm = arm,

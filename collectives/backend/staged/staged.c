@@ -385,7 +385,7 @@ static int connect_group(void *state, const struct ct_setup *setup, const struct
     return ct_staged_connect(state, setup, err);
 }
 
-static void settle(void *state)
+static void finish_setup(void *state)
 {
     (void)state;
 }
@@ -458,7 +458,7 @@ const struct ct_backend ct_backend_staged = {
     .suits = suits,
     .prepare = prepare,
     .connect = connect_group,
-    .settle = settle,
+    .finish_setup = finish_setup,
     .progress = progress,
     .spins = spins,
     .arm = arm,

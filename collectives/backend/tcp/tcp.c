@@ -147,7 +147,7 @@ static int connect_group(void *state, const struct ct_setup *setup, const struct
     return code != 0 ? code : ct_mesh_connect(setup, tcp->listener, blobs, tcp->fds, err);
 }
 
-static void settle(void *state)
+static void finish_setup(void *state)
 {
     struct ct_tcp *tcp = state;
 
@@ -325,7 +325,7 @@ const struct ct_backend ct_backend_tcp = {
     .suits = suits,
     .prepare = prepare,
     .connect = connect_group,
-    .settle = settle,
+    .finish_setup = finish_setup,
     .progress = progress,
     .spins = spins,
     .arm = arm,

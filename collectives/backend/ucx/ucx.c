@@ -195,7 +195,7 @@ static int connect_group(void *state, const struct ct_setup *setup, const struct
     return code == 0 ? ct_engine_handshake(&group->engine, setup, err) : code;
 }
 
-static void settle(void *state)
+static void finish_setup(void *state)
 {
     (void)state;
 }
@@ -260,7 +260,7 @@ const struct ct_backend ct_backend_ucx = {
     .suits = suits,
     .prepare = prepare,
     .connect = connect_group,
-    .settle = settle,
+    .finish_setup = finish_setup,
     .progress = progress,
     .spins = spins,
     .arm = arm,
