@@ -178,7 +178,7 @@ static int read_parts(struct ct_worker *worker, char path[PATH_MAX], struct ct_e
         return code;
     struct ct_ckpt_state state;
     int64_t word = worker->me->rank == 0 ? load_all(worker, path, &state, err) : 0;
-    code = ct_parts_broadcast(worker, &word, word == 0 ? err : NULL);
+    code = ct_agree_word(worker, &word, word == 0 ? err : NULL);
     if (code == 0 && word != 0)
         code = worker->me->rank == 0
                    ? (int)word

@@ -20,20 +20,6 @@ SAME(CT_CONFIG_DEVICE_AUTO, CT_DEVICE_AUTO);
 SAME(CT_CONFIG_DEVICE_CPU, CT_DEVICE_CPU);
 SAME(CT_CONFIG_DEVICE_CUDA, CT_DEVICE_CUDA);
 
-uint64_t ct_worker_epochs(const struct ct_worker *worker)
-{
-    uint64_t batches = ct_sampler_batches(&worker->sampler);
-
-    return (worker->steps + batches - 1) / batches;
-}
-
-uint64_t ct_worker_epoch(const struct ct_worker *worker)
-{
-    uint64_t last = worker->position > 0 ? worker->position - 1 : 0; /* sample that was consumed */
-
-    return last / worker->sampler.rows + 1;
-}
-
 /* Which setting names the file that cannot be read, and where MNIST's come from, whose names the
  * shipped configurations have. */
 static int add_remedy(const struct ct_config *cfg, const struct ct_config_source *source,

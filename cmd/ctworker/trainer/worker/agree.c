@@ -191,3 +191,12 @@ int ct_agree_outcome(struct ct_worker *worker, int code, struct ct_error *err)
     first.text[sizeof first.text - 1] = '\0';
     return ct_error_set(err, (int)first.code, "%s", first.text);
 }
+
+int ct_agree_word(struct ct_worker *worker, int64_t *word, struct ct_error *err)
+{
+    if (worker->group == NULL)
+        return 0;
+    int code = ct_broadcast(worker->group, ct_inplace(word, 1, CT_I64), 0, NULL);
+
+    return ct_group_explain(worker->group, code, err);
+}

@@ -1,6 +1,5 @@
 /* Comparison of the inputs and state that all ranks must have in common. Collective calls; each
- * does nothing in a world of size 1. A failure is the same on every rank, with the same sentence.
- * */
+ * does nothing in a world of size 1. A failure is the same on every rank, with the same sentence. */
 #ifndef CT_WORKER_AGREE_H
 #define CT_WORKER_AGREE_H
 
@@ -26,5 +25,9 @@ int ct_agree_replicas(struct ct_worker *worker, struct ct_error *err);
 /* Broadcast the result of work that rank 0 did alone: `code` and, for an error, its sentence in
  * `err`. All ranks return it; the sentence is printed once. */
 int ct_agree_outcome(struct ct_worker *worker, int code, struct ct_error *err);
+
+/* Broadcast rank 0's `*word`. Collective; a worker without a group, beside servers, keeps its own.
+ * 0, or the code of the group. */
+int ct_agree_word(struct ct_worker *worker, int64_t *word, struct ct_error *err);
 
 #endif

@@ -1,6 +1,7 @@
 /* See checkpoint_publish.h. */
 #include "checkpoint_publish.h"
 
+#include "agree.h"
 #include "base/str.h"
 #include "parts.h"
 #include "train/checkpoint/checkpoint.h"
@@ -107,7 +108,7 @@ static int decide(struct ct_worker *worker, int64_t *ret, struct ct_error *err)
     *ret = NOTHING;
     if (worker->me->rank == 0 && worker->run_dir.checkpoints[0] != '\0' && !is_saved(worker))
         *ret = cfg->checkpoint.async ? SAVE_ASYNC : SAVE;
-    return ct_parts_held(worker) ? ct_parts_broadcast(worker, ret, err) : 0;
+    return ct_parts_held(worker) ? ct_agree_word(worker, ret, err) : 0;
 }
 
 /* A checkpoint that cannot be written ends a training at its end alone; a group that is broken does

@@ -8,15 +8,6 @@
 #include <stdio.h>
 
 /* In this file: a worker without a group is the only one, beside servers. */
-int ct_parts_broadcast(struct ct_worker *worker, int64_t *word, struct ct_error *err)
-{
-    if (worker->group == NULL)
-        return 0;
-    int code = ct_broadcast(worker->group, ct_inplace(word, 1, CT_I64), 0, NULL);
-
-    return ct_group_explain(worker->group, code, err);
-}
-
 int ct_parts_leave(struct ct_worker *worker, struct ct_error *err)
 {
     int64_t stops = ct_stop_requested(worker->stop, worker->job);

@@ -31,9 +31,6 @@ static inline bool ct_parts_may_stop(const struct ct_worker *worker)
     return !ct_parts_together(worker) || worker->stopping;
 }
 
-/* Broadcast rank 0's `*word`. Collective. 0, or the code of the group. */
-int ct_parts_broadcast(struct ct_worker *worker, int64_t *word, struct ct_error *err);
-
 /* Leave after this step, as some rank has voted: all save. If one of them was requested to stop,
  * all stop: worker->stopping. Otherwise the round ends, after a publication, so that no step is
  * lost. Collective. 0, or a code with its sentence. */

@@ -1,6 +1,7 @@
 /* See saving.h. */
 #include "saving.h"
 
+#include "agree.h"
 #include "parts.h"
 #include "shared_folder.h"
 #include "worker.h"
@@ -115,7 +116,7 @@ static int broadcast_code(struct ct_worker *worker, int *code, struct ct_error *
 
     if (worker->saving.mode == CT_SAVING_ALONE)
         return 0;
-    int sent = ct_parts_broadcast(worker, &word, err);
+    int sent = ct_agree_word(worker, &word, err);
     *code = (int)word;
     return sent;
 }

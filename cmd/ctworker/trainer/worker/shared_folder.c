@@ -1,6 +1,7 @@
 /* See shared_folder.h. */
 #include "shared_folder.h"
 
+#include "agree.h"
 #include "base/fs.h"
 #include "base/number/rng.h"
 #include "parts.h"
@@ -73,7 +74,7 @@ int ct_shared_folder(struct ct_worker *worker, const char *dir, bool *ret_shared
 {
     bool first = worker->me->rank == 0;
     int64_t word = first ? (int64_t)leave(worker, dir) : 0;
-    int code = ct_parts_broadcast(worker, &word, err);
+    int code = ct_agree_word(worker, &word, err);
     uint64_t number = (uint64_t)word;
 
     if (code != 0)
@@ -83,7 +84,7 @@ int ct_shared_folder(struct ct_worker *worker, const char *dir, bool *ret_shared
     if (code != 0)
         return code;
     word = first && number != 0 ? missing(worker, dir, number) : 0;
-    code = ct_parts_broadcast(worker, &word, err);
+    code = ct_agree_word(worker, &word, err);
     *ret_shared = code == 0 && word < 0;
     if (code == 0 && first && word > 0)
         ct_log_event(worker->log, CT_LOG_INFO, "gather",

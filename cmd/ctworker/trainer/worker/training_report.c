@@ -124,6 +124,21 @@ static void measure(struct ct_worker *worker)
     }
 }
 
+static uint64_t epoch_count(const struct ct_worker *worker)
+{
+    uint64_t batches = ct_sampler_batches(&worker->sampler);
+
+    return (worker->steps + batches - 1) / batches;
+}
+
+/* The number of the present epoch, from 1. */
+static uint64_t epoch_of(const struct ct_worker *worker)
+{
+    uint64_t last = worker->position > 0 ? worker->position - 1 : 0; /* sample that was consumed */
+
+    return last / worker->sampler.rows + 1;
+}
+
 static struct ct_progress progress_of(const struct ct_worker *worker,
                                       const struct ct_step_report *step)
 {
@@ -131,8 +146,8 @@ static struct ct_progress progress_of(const struct ct_worker *worker,
     double per_step =
         seconds_since(worker, report->started_ns) / (double)(worker->step - report->first_step);
 
-    return (struct ct_progress){.epoch = ct_worker_epoch(worker) - 1,
-                                .epochs = ct_worker_epochs(worker),
+    return (struct ct_progress){.epoch = epoch_of(worker) - 1,
+                                .epochs = epoch_count(worker),
                                 .step = worker->step,
                                 .steps = worker->steps,
                                 .loss = step->loss,
@@ -198,7 +213,7 @@ int ct_report_step(struct ct_worker *worker, const struct ct_step_report *step,
         return 0;
     measure(worker);
     struct ct_metric_record record = {
-        .kind = "train", .step = worker->step, .epoch = ct_worker_epoch(worker)};
+        .kind = "train", .step = worker->step, .epoch = epoch_of(worker)};
     ct_metric_put(&record, CT_METRIC_LOSS, step->loss);
     ct_metric_put(&record, CT_METRIC_LR, step->lr);
     ct_metric_put(&record, CT_METRIC_GRAD_NORM, step->grad_norm);
@@ -261,7 +276,7 @@ int ct_report_evaluation(struct ct_worker *worker, const struct ct_evaluation *e
     report->metrics_evaluation = evaluation->step;
     show_evaluation(worker, evaluation);
     struct ct_metric_record record = {
-        .kind = "eval", .step = worker->step, .epoch = ct_worker_epoch(worker)};
+        .kind = "eval", .step = worker->step, .epoch = epoch_of(worker)};
     ct_metric_put(&record, CT_METRIC_LOSS, evaluation->loss);
     ct_metric_put(&record, CT_METRIC_ACCURACY,
                   (double)evaluation->correct / (double)evaluation->rows);

@@ -114,10 +114,6 @@ struct ct_worker {
     struct ct_report report;
 };
 
-/* Return the number of the present epoch, from 1; the number of all epochs. */
-uint64_t ct_worker_epoch(const struct ct_worker *worker);
-uint64_t ct_worker_epochs(const struct ct_worker *worker);
-
 /* Return the group in which steps communicate. */
 static inline struct ct_group *ct_worker_step_group(const struct ct_worker *worker)
 {
