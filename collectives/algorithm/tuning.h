@@ -66,16 +66,16 @@ bool ct_table_set(struct ct_table *table, const struct ct_table_line *line);
 const struct ct_table_line *ct_table_find(const struct ct_table *table, const char *backend,
                                           int ranks, enum ct_tunable size);
 
-/* Return each size: as given, or else of the table, or else of defaults.def, or else of select.def.
- * */
+/* Return each size: as given, or else of the table, or else of defaults.def, or else of
+ * select.def. */
 struct ct_tuning ct_table_tuning(const struct ct_table *table, const char *backend, int ranks,
                                  const struct ct_tuning *given);
 
 /* Append a file with this machine only. */
 void ct_table_print(const struct ct_table *table, struct ct_buf *to);
 
-/* Append `text`, a file that ct_table_parse accepts, with the machine's lines replaced by `table`.
- * */
+/* Append `text`, a file that ct_table_parse accepts, with the machine's lines replaced by
+ * `table`. */
 void ct_table_merge(const struct ct_table *table, const char *text, size_t bytes,
                     struct ct_buf *to);
 
@@ -84,8 +84,8 @@ void ct_table_merge(const struct ct_table *table, const char *text, size_t bytes
 /* Write the path of this machine's table, whether it exists or not; "" for none. */
 void ct_table_path(char *path, size_t room);
 
-/* Load this machine's table, an empty one if it does not exist. 0, or an error with its sentence.
- * */
+/* Load this machine's table, an empty one if it does not exist. 0, or an error with its
+ * sentence. */
 int ct_table_load(struct ct_table *ret_table, struct ct_error *err);
 
 /* Replace this machine's lines in the file, at once or not at all. A file that is no table is not

@@ -117,8 +117,8 @@ struct ct_backend {
     void (*wake)(void *state);
 
     /* Any thread: make every member's operations end with CT_EREVOKED, as far as they share memory
-     * with this one. NULL: they do not; this member notices it by itself, and notifies by `fail`.
-     * */
+     * with this one. NULL: they do not; this member notices it by itself, and notifies by
+     * `fail`. */
     void (*revoke)(void *state);
 
     /* Free the state, also half-built. */
@@ -136,8 +136,8 @@ struct ct_backend {
 
     /* NULL, or prepare a split: all members call it before the parts form, while no call is under
      * way. With CT_NO_COLOUR a member is in no part. A part of several members may then find (by
-     * ct_setup.parent) what this has prepared for it, or must do without. Waits, to the deadline.
-     * */
+     * ct_setup.parent) what this has prepared for it, or must do without. Waits, to the
+     * deadline. */
     int (*split)(void *state, int colour, int key, uint64_t deadline_ns, struct ct_error *err);
 
     /* NULL, or register memory of ct_mem_alloc_on, as large at all members; called likewise. */

@@ -186,8 +186,8 @@ struct ct_exec_common {
 
 void ct_exec_common(struct ct_exec *exec, struct ct_exec_common *ret);
 
-/* Return the device's arena, plan->arena_bytes long, for checks of the bytes that a step touches.
- * */
+/* Return the device's arena, plan->arena_bytes long, for checks of the bytes that a step
+ * touches. */
 void *ct_exec_arena(struct ct_exec *exec);
 
 /* With options.trace: set whether the next step records when its ops run; on at first. */

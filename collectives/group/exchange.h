@@ -9,8 +9,8 @@
 
 #include "group/group.h"
 
-/* Return whether each message of the list is well formed, and those from this rank to itself match.
- * */
+/* Return whether each message of the list is well formed, and those from this rank to itself
+ * match. */
 bool ct_exchange_valid(const struct ct_call *call);
 
 /* Return whether an exchange has messages left in this direction (CT_CALL_SEND to `peer`, or

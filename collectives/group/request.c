@@ -24,8 +24,8 @@ static inline bool is_over(const struct ct_request *request)
     return atomic_load_explicit(&request->over, memory_order_acquire);
 }
 
-/* From here on the group's thread may free and reuse the request, whichever thread owns the group.
- * */
+/* From here on the group's thread may free and reuse the request, whichever thread owns the
+ * group. */
 static inline void end(struct ct_request *request, int code)
 {
     request->code = code;

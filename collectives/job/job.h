@@ -50,8 +50,8 @@ struct ct_job_launcher {
 extern const struct ct_job_launcher ct_launcher_mpi;
 
 /* Give this process up, because a call of a driver does not return: it can neither continue nor
- * exit, as its exit would wait for the same driver. Report `why` to the agent, and end by SIGKILL.
- * */
+ * exit, as its exit would wait for the same driver. Report `why` to the agent, and end by
+ * SIGKILL. */
 void ct_job_give_up(struct ct_job *job, const struct ct_error *why);
 
 /* Report to the agent which folder the training writes to: workers that it starts later write

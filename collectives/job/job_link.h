@@ -36,8 +36,8 @@ struct ct_job_link {
     _Atomic uint64_t stop_deadline_ms;
 };
 
-/* Make a link on `fd`, which it then owns; `page` and `record` are borrowed. NULL without memory.
- * */
+/* Make a link on `fd`, which it then owns; `page` and `record` are borrowed. NULL without
+ * memory. */
 struct ct_job_link *ct_job_link_new(int fd, const struct ct_control_page *page,
                                     struct ct_worker_record *record);
 void ct_job_link_free(struct ct_job_link *link);

@@ -42,8 +42,8 @@ struct ct_measure {
     int ops; /* of the step's list */
 };
 
-/* Return the bytes of a communication op: of the unsharded data, or of all messages of an exchange.
- * */
+/* Return the bytes of a communication op: of the unsharded data, or of all messages of an
+ * exchange. */
 double ct_plan_comm_bytes(const struct ct_plan *plan, const struct ct_program_op *op);
 
 /* Measure a plan. 0 or CT_ENOMEM. */

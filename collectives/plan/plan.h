@@ -323,8 +323,8 @@ void ct_plan_deinit(struct ct_plan *plan);
 int ct_plan_verify(const struct ct_plan *plan, const struct ct_plan_list *list,
                    struct ct_error *err);
 
-/* Offsets of values of CT_VALUE_HOST begin here: behind any arena, they count bytes of host memory.
- * */
+/* Offsets of values of CT_VALUE_HOST begin here: behind any arena, they count bytes of host
+ * memory. */
 #define CT_PLAN_HOST_BASE ((size_t)1 << 60)
 
 /* Return the offset of a value of the list in the arena, or behind CT_PLAN_HOST_BASE. */

@@ -80,8 +80,8 @@ static inline struct ct_span ct_local_chunk(struct ct_span run, size_t chunk, si
  * the last parts may be short or empty. */
 struct ct_span ct_local_part(struct ct_span chunk, int ranks, int i);
 
-/* Reduce local->sources into `to` and into the first `copies` of local->copies, as the call says.
- * */
+/* Reduce local->sources into `to` and into the first `copies` of local->copies, as the call
+ * says. */
 void ct_local_reduce(struct ct_local *local, const struct ct_task *task, char *to, size_t bytes,
                      int copies);
 

@@ -49,8 +49,8 @@ struct ct_peer_message {
     void *owner;
 };
 
-/* How messages move. One thread calls; another may complete messages: it writes their state last.
- * */
+/* How messages move. One thread calls; another may complete messages: it writes their state
+ * last. */
 struct ct_message_transport {
     /* Start a send or a receive. Never blocks. */
     void (*post)(void *context, struct ct_peer_message *message);

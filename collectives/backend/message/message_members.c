@@ -63,8 +63,8 @@ static void control_post(struct ct_engine *engine, int peer, bool out, int code,
     ct_engine_post(engine, message);
 }
 
-/* Decode what a member sent on the control channel: 0, or the code with which it ended the group.
- * */
+/* Decode what a member sent on the control channel: 0, or the code with which it ended the
+ * group. */
 static int receive_control(struct ct_engine *engine, struct control *ret_control,
                            struct ct_error *err)
 {

@@ -57,8 +57,8 @@ struct ct_mpi_abi {
     int (*load)(struct ct_mpi_library *lib, struct ct_error *err);
 
     /* Start MPI unless the program has, and make a communicator of all ranks for this library.
-     * Waits. `*ret_level` as MPI_Init_thread gives it: 2 or more lets several threads call in turn.
-     * */
+     * Waits. `*ret_level` as MPI_Init_thread gives it: 2 or more lets several threads call in
+     * turn. */
     int (*start)(struct ct_mpi_library *lib, int *ret_level);
     int (*place)(const struct ct_mpi_library *lib, int *ret_rank, int *ret_world, int *ret_tag_max);
     /* Gather the `bytes` of all ranks into `all`, by rank. Waits. */

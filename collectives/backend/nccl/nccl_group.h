@@ -8,8 +8,8 @@
 #include "backend/nccl/nccl_kept.h"
 #include "backend/staged/staged.h"
 
-/* Behind the communicators by kind: the one that was split off for a part, until the part uses it.
- * */
+/* Behind the communicators by kind: the one that was split off for a part, until the part uses
+ * it. */
 enum { CT_NCCL_SPLIT_OFF = CT_NCCL_KINDS, CT_NCCL_COMMS };
 
 struct ct_nccl_group {

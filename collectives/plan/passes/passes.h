@@ -16,8 +16,8 @@ const char *ct_plan_moment_name(const struct ct_optim_spec *optim, int moment);
 /* Return whether the update needs its number. */
 bool ct_plan_counts_updates(const struct ct_optim_spec *optim);
 
-/* Return whether a pattern of the options freezes the parameter called `name`: model.h's predicate.
- * */
+/* Return whether a pattern of the options freezes the parameter called `name`: model.h's
+ * predicate. */
 bool ct_plan_freezes(const void *optim_groups, const char *name);
 
 /* Return whether two parameters are of the same layer or block, by their names. */

@@ -11,8 +11,8 @@
 
 #include "worker.h"
 
-/* Return whether parameter servers hold the state; whether this rank is one of them in this round.
- * */
+/* Return whether parameter servers hold the state; whether this rank is one of them in this
+ * round. */
 static inline bool ct_ps_used(const struct ct_worker *worker)
 {
     return worker->cfg->parallel.strategy == CT_CONFIG_STRATEGY_PS;
@@ -32,8 +32,8 @@ int ct_ps_members(struct ct_worker *worker, struct ct_group_options *options, st
 
 /* ---- a server -------------------------------------------------------------------------------- */
 
-/* Open this round's server, after the plan was built, with the state that this process holds of it.
- * */
+/* Open this round's server, after the plan was built, with the state that this process holds of
+ * it. */
 int ct_ps_open(struct ct_worker *worker, struct ct_error *err);
 
 /* Serve until all workers leave; *ret_stopped if because of a stop. */
