@@ -10,16 +10,16 @@
 
 TestSuite(exchange, .timeout = 60);
 
-/* Each rank's lists are mixed by itself (operation.c); some messages are empty, most take several slots
- * of the tiny ring. */
+/* Each rank's lists are mixed by itself (operation.c); some messages are empty, most take several
+ * slots of the tiny ring. */
 static int exchange_shuffled(struct ct_group *group, struct rig *rig)
 {
-    struct operation operation = {.verb = OPERATION_EXCHANGE, .dtype = CT_I32, .count = 97};
+    struct operation op = {.verb = OPERATION_EXCHANGE, .dtype = CT_I32, .count = 97};
     int line = 0;
 
     (void)rig;
-    for (operation.seed = 0; operation.seed < 10 && line == 0; operation.seed++)
-        line = operation_perform(group, &operation);
+    for (op.seed = 0; op.seed < 10 && line == 0; op.seed++)
+        line = operation_perform(group, &op);
     return line;
 }
 

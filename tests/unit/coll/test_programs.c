@@ -49,9 +49,9 @@ struct rank {
 static int finish(struct rank *rank, int at, int line)
 {
     struct open *open = &rank->open[at];
-    const struct operation *operation = &rank->program->steps[open->step].operation;
+    const struct operation *op = &rank->program->steps[open->step].op;
 
-    if (line == 0 && operation_is_for_all(operation))
+    if (line == 0 && operation_is_for_all(op))
         rank->run->digests[open->step][rank->me] = operation_digest(open->performance);
     line = operation_finish(open->performance, line);
     *open = rank->open[--rank->opened];
@@ -139,20 +139,20 @@ static int do_operation(struct rank *rank, int number)
 {
     const struct program_step *step = &rank->program->steps[number];
     struct ct_group *group = rank->groups[step->team];
-    struct operation operation = step->operation;
+    struct operation op = step->op;
     int size = ct_group_size(group);
 
-    operation.root %= size;
-    operation.peer %= size;
-    operation.base += (size_t)rank->program->teams[step->team].group[rank->me] << 26;
-    if (operation.verb == OPERATION_MESSAGE && operation.root == operation.peer)
+    op.root %= size;
+    op.peer %= size;
+    op.base += (size_t)rank->program->teams[step->team].group[rank->me] << 26;
+    if (op.verb == OPERATION_MESSAGE && op.root == op.peer)
         return 0;
-    if (!operation_concerns(&operation, ct_group_rank(group)))
+    if (!operation_concerns(&op, ct_group_rank(group)))
         return 0;
     struct open *open = &rank->open[rank->opened++];
     *open = (struct open){.team = step->team, .step = number};
-    int line = operation_start(group, &operation, &open->performance);
-    if (line != 0 || operation.blocking)
+    int line = operation_start(group, &op, &open->performance);
+    if (line != 0 || op.blocking)
         return finish(rank, rank->opened - 1, line);
     return 0;
 }

@@ -15,12 +15,12 @@ TestSuite(uneven, .timeout = 60);
 enum { WORLD = 3, ALL_GATHER = 0, REDUCE_SCATTER, ALL_TO_ALL, OPERATIONS };
 
 struct dispute {
-    int operation;
+    int op;
     atomic_int mismatches;
 };
 
 /* Rank 1 counts one element more for rank 2 than the others do. */
-static int call_disputed(struct ct_group *group, int operation)
+static int call_disputed(struct ct_group *group, int op)
 {
     float in[64] = {0}, out[64] = {0};
     int rank = ct_group_rank(group);
@@ -30,9 +30,9 @@ static int call_disputed(struct ct_group *group, int operation)
     layout_spread(&theirs, WORLD);
     mine.counts[2] += rank == 1;
     layout_spread(&mine, WORLD);
-    if (operation == ALL_GATHER)
+    if (op == ALL_GATHER)
         return ct_all_gather_v(group, data, layout_parts(&mine), NULL);
-    if (operation == REDUCE_SCATTER)
+    if (op == REDUCE_SCATTER)
         return ct_reduce_scatter_v(group, data, layout_parts(&mine), CT_REDUCE_SUM, NULL);
     return ct_all_to_all_v(group, data, layout_parts(&theirs), layout_parts(&mine), NULL);
 }
@@ -41,7 +41,7 @@ static int call_disputed(struct ct_group *group, int operation)
 static int dispute(struct ct_group *group, struct rig *rig)
 {
     struct dispute *shared = rig->shared;
-    int code = call_disputed(group, shared->operation);
+    int code = call_disputed(group, shared->op);
 
     if (code == CT_EMISMATCH)
         atomic_fetch_add(&shared->mismatches, 1);
@@ -60,7 +60,7 @@ ParameterizedTestParameters(uneven, counts_that_differ_are_an_error_on_every_ran
 }
 ParameterizedTest(int *index, uneven, counts_that_differ_are_an_error_on_every_rank)
 {
-    struct dispute shared = {.operation = *index % OPERATIONS};
+    struct dispute shared = {.op = *index % OPERATIONS};
     struct rig rig = {
         .backend = rig_backends[*index / OPERATIONS], .world = WORLD, .shared = &shared};
 

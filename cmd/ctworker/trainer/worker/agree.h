@@ -1,5 +1,6 @@
 /* Comparison of the inputs and state that all ranks must have in common. Collective calls; each
- * does nothing in a world of size 1. A failure is the same on every rank, with the same sentence. */
+ * does nothing in a world of size 1. A failure is the same on every rank, with the same
+ * sentence. */
 #ifndef CT_WORKER_AGREE_H
 #define CT_WORKER_AGREE_H
 

@@ -13,24 +13,24 @@ static const size_t counts[] = {0, 1, 7, 131};
 static const enum ct_reduce_mode modes[] = {CT_MODE_FAST, CT_MODE_REPRODUCIBLE, CT_MODE_INVARIANT};
 
 /* Each of the verbs. */
-static int perform(struct ct_group *group, struct operation *operation,
-                   const enum operation_verb *verbs, size_t count)
+static int perform(struct ct_group *group, struct operation *op, const enum operation_verb *verbs,
+                   size_t count)
 {
     int line = 0;
 
     for (size_t i = 0; i < count && line == 0; i++) {
-        operation->verb = verbs[i];
-        operation->seed++;
-        operation->root = (int)(operation->seed % (uint64_t)ct_group_size(group));
-        operation->in_place = !operation->uneven && operation->seed % 3 == 1;
-        operation->blocking = operation->seed % 2 == 0;
-        operation->symmetric = operation->seed % 5 == 0;
-        line = operation_perform(group, operation);
+        op->verb = verbs[i];
+        op->seed++;
+        op->root = (int)(op->seed % (uint64_t)ct_group_size(group));
+        op->in_place = !op->uneven && op->seed % 3 == 1;
+        op->blocking = op->seed % 2 == 0;
+        op->symmetric = op->seed % 5 == 0;
+        line = operation_perform(group, op);
     }
     return line;
 }
 
-static int check_reductions(struct ct_group *group, struct operation *operation)
+static int check_reductions(struct ct_group *group, struct operation *op)
 {
     static const enum operation_verb verbs[] = {OPERATION_ALL_REDUCE, OPERATION_REDUCE_SCATTER,
                                                 OPERATION_REDUCE};
@@ -38,30 +38,30 @@ static int check_reductions(struct ct_group *group, struct operation *operation)
 
     for (int r = 0; r < CT_REDUCE_COUNT; r++)
         for (size_t m = 0; m < CT_COUNT(modes) && line == 0; m++) {
-            operation->reduce = (enum ct_reduce)r;
-            operation->mode = modes[m];
-            if (reference_supports(operation->dtype, operation->reduce))
-                line = perform(group, operation, verbs, CT_COUNT(verbs));
+            op->reduce = (enum ct_reduce)r;
+            op->mode = modes[m];
+            if (reference_supports(op->dtype, op->reduce))
+                line = perform(group, op, verbs, CT_COUNT(verbs));
         }
     return line;
 }
 
 /* One after the other, each to its right. */
-static int check_messages(struct ct_group *group, struct operation *operation)
+static int check_messages(struct ct_group *group, struct operation *op)
 {
     int world = ct_group_size(group), line = 0;
 
-    operation->verb = OPERATION_MESSAGE;
+    op->verb = OPERATION_MESSAGE;
     for (int i = 0; world > 1 && i < world && line == 0; i++) {
-        operation->root = i;
-        operation->peer = (i + 1) % world;
-        if (operation_concerns(operation, ct_group_rank(group)))
-            line = operation_perform(group, operation);
+        op->root = i;
+        op->peer = (i + 1) % world;
+        if (operation_concerns(op, ct_group_rank(group)))
+            line = operation_perform(group, op);
     }
     return line;
 }
 
-static int check_moves(struct ct_group *group, struct operation *operation)
+static int check_moves(struct ct_group *group, struct operation *op)
 {
     static const enum operation_verb verbs[] = {
         OPERATION_ALL_GATHER, OPERATION_BROADCAST,  OPERATION_GATHER, OPERATION_SCATTER,
@@ -69,25 +69,25 @@ static int check_moves(struct ct_group *group, struct operation *operation)
     int line = 0;
 
     for (int root = 0; root < ct_group_size(group) && line == 0; root++)
-        line = perform(group, operation, verbs, CT_COUNT(verbs));
-    return line != 0 ? line : check_messages(group, operation);
+        line = perform(group, op, verbs, CT_COUNT(verbs));
+    return line != 0 ? line : check_messages(group, op);
 }
 
 /* The v forms. */
-static int check_parts(struct ct_group *group, struct operation *operation)
+static int check_parts(struct ct_group *group, struct operation *op)
 {
     static const enum operation_verb verbs[] = {OPERATION_ALL_GATHER, OPERATION_ALL_TO_ALL};
     static const enum operation_verb reducing[] = {OPERATION_REDUCE_SCATTER};
     int line = 0;
 
-    operation->uneven = true;
-    line = perform(group, operation, verbs, CT_COUNT(verbs));
+    op->uneven = true;
+    line = perform(group, op, verbs, CT_COUNT(verbs));
     for (int r = 0; r < CT_REDUCE_COUNT; r++)
         for (size_t m = 0; m < CT_COUNT(modes) && line == 0; m++) {
-            operation->reduce = (enum ct_reduce)r;
-            operation->mode = modes[m];
-            if (reference_supports(operation->dtype, operation->reduce))
-                line = perform(group, operation, reducing, CT_COUNT(reducing));
+            op->reduce = (enum ct_reduce)r;
+            op->mode = modes[m];
+            if (reference_supports(op->dtype, op->reduce))
+                line = perform(group, op, reducing, CT_COUNT(reducing));
         }
     return line;
 }
@@ -110,18 +110,18 @@ static bool takes(const struct ct_group *group, enum ct_dtype dtype, size_t coun
 
 /* `check` with the types and sizes that it takes. */
 static int check_all(struct ct_group *group,
-                     int (*check)(struct ct_group *group, struct operation *operation))
+                     int (*check)(struct ct_group *group, struct operation *op))
 {
     int line = 0;
 
     for (int dtype = 0; dtype < CT_DTYPE_COUNT; dtype++)
         for (size_t s = 0; s < CT_COUNT(counts) && line == 0; s++) {
-            struct operation operation = {.dtype = (enum ct_dtype)dtype,
-                                          .count = counts[s],
-                                          .seed = (uint64_t)dtype * 1000 + s};
+            struct operation op = {.dtype = (enum ct_dtype)dtype,
+                                   .count = counts[s],
+                                   .seed = (uint64_t)dtype * 1000 + s};
 
-            if (takes(group, operation.dtype, operation.count))
-                line = check(group, &operation);
+            if (takes(group, op.dtype, op.count))
+                line = check(group, &op);
         }
     return line;
 }
@@ -146,17 +146,17 @@ int conform_large(struct ct_group *group)
     static const enum operation_verb reductions[] = {OPERATION_ALL_REDUCE, OPERATION_REDUCE};
     static const enum operation_verb parts[] = {OPERATION_REDUCE_SCATTER, OPERATION_ALL_GATHER,
                                                 OPERATION_ALL_TO_ALL};
-    struct operation operation = {.dtype = CT_F32, .count = 200007, .mode = CT_MODE_REPRODUCIBLE};
-    int line = perform(group, &operation, reductions, CT_COUNT(reductions));
+    struct operation op = {.dtype = CT_F32, .count = 200007, .mode = CT_MODE_REPRODUCIBLE};
+    int line = perform(group, &op, reductions, CT_COUNT(reductions));
 
-    operation.dtype = CT_BF16;
-    operation.mode = CT_MODE_INVARIANT;
-    line = line != 0 ? line : perform(group, &operation, reductions, CT_COUNT(reductions));
-    operation.count = 100001;
-    operation.uneven = true;
-    line = line != 0 ? line : perform(group, &operation, parts, CT_COUNT(parts));
-    operation.count /= (size_t)ct_group_size(group);
-    operation.uneven = false;
-    line = line != 0 ? line : perform(group, &operation, parts, CT_COUNT(parts));
-    return line != 0 ? line : check_moves(group, &operation);
+    op.dtype = CT_BF16;
+    op.mode = CT_MODE_INVARIANT;
+    line = line != 0 ? line : perform(group, &op, reductions, CT_COUNT(reductions));
+    op.count = 100001;
+    op.uneven = true;
+    line = line != 0 ? line : perform(group, &op, parts, CT_COUNT(parts));
+    op.count /= (size_t)ct_group_size(group);
+    op.uneven = false;
+    line = line != 0 ? line : perform(group, &op, parts, CT_COUNT(parts));
+    return line != 0 ? line : check_moves(group, &op);
 }

@@ -50,14 +50,13 @@ struct operation {
 struct performance;
 
 /* Does `rank` make a call? All do, but for a message. */
-bool operation_concerns(const struct operation *operation, int rank);
+bool operation_concerns(const struct operation *op, int rank);
 
 /* The result is given to all members: they have to have the same bits. */
-bool operation_is_for_all(const struct operation *operation);
+bool operation_is_for_all(const struct operation *op);
 
 /* Make the call. A performance comes back in any case. */
-int operation_start(struct ct_group *group, const struct operation *operation,
-                    struct performance **ret_p);
+int operation_start(struct ct_group *group, const struct operation *op, struct performance **ret_p);
 
 /* 1 over, 0 not yet, negative: failed. */
 int operation_test(struct performance *p);
@@ -69,11 +68,11 @@ uint64_t operation_digest(const struct performance *p);
 /* `line` is what was found before. */
 int operation_finish(struct performance *p, int line);
 
-/* All of it, and, of an operation for all, that members have the same bits (in FAST, where the reference
- * does not know the order). */
-int operation_perform(struct ct_group *group, const struct operation *operation);
+/* All of it, and, of an operation for all, that members have the same bits (in FAST, where the
+ * reference does not know the order). */
+int operation_perform(struct ct_group *group, const struct operation *op);
 
 /* "all_reduce of 17 F32, SUM, FAST, in place" */
-void operation_print(const struct operation *operation, char *text, size_t room);
+void operation_print(const struct operation *op, char *text, size_t room);
 
 #endif

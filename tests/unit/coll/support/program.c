@@ -126,25 +126,25 @@ static void draw_operation(struct draft *draft, struct program_step *step, int t
 {
     enum operation_verb verb = (enum operation_verb)below(draft, OPERATION_VERBS);
     enum ct_dtype dtype = (enum ct_dtype)below(draft, CT_DTYPE_COUNT);
-    struct operation operation = {.verb = verb,
-                                  .dtype = dtype,
-                                  .reduce = draw_reduce(draft, dtype),
-                                  .mode = (enum ct_reduce_mode)below(draft, 3),
-                                  .count = draw_count(draft),
-                                  .root = below(draft, PROGRAM_WORLD_MAX),
-                                  .peer = below(draft, PROGRAM_WORLD_MAX),
-                                  .uneven = chance(draft, 400),
-                                  .blocking = chance(draft, 400),
-                                  .symmetric = chance(draft, 250),
-                                  .tag = (uint32_t)below(draft, 3),
-                                  .seed = ct_rng_next(&draft->rng),
-                                  .base = (size_t)number << 32};
+    struct operation op = {.verb = verb,
+                           .dtype = dtype,
+                           .reduce = draw_reduce(draft, dtype),
+                           .mode = (enum ct_reduce_mode)below(draft, 3),
+                           .count = draw_count(draft),
+                           .root = below(draft, PROGRAM_WORLD_MAX),
+                           .peer = below(draft, PROGRAM_WORLD_MAX),
+                           .uneven = chance(draft, 400),
+                           .blocking = chance(draft, 400),
+                           .symmetric = chance(draft, 250),
+                           .tag = (uint32_t)below(draft, 3),
+                           .seed = ct_rng_next(&draft->rng),
+                           .base = (size_t)number << 32};
 
-    operation.in_place = chance(draft, 400) && !(operation.uneven && verb == OPERATION_ALL_TO_ALL);
+    op.in_place = chance(draft, 400) && !(op.uneven && verb == OPERATION_ALL_TO_ALL);
     if (verb == OPERATION_MESSAGE && draft->open[team] > 0)
-        operation.blocking = false;
-    draft->open[team] += !operation.blocking;
-    *step = (struct program_step){.kind = PROGRAM_DEED, .team = team, .operation = operation};
+        op.blocking = false;
+    draft->open[team] += !op.blocking;
+    *step = (struct program_step){.kind = PROGRAM_DEED, .team = team, .op = op};
 }
 
 static void draw_drain(struct draft *draft, struct program_step *step, int team)
@@ -233,7 +233,7 @@ void program_print(const struct program *program, FILE *to)
         if (step->dropped)
             continue;
         fprintf(to, "  %2d: ", i);
-        operation_print(&step->operation, text, sizeof text);
+        operation_print(&step->op, text, sizeof text);
         if (step->kind == PROGRAM_DEED)
             fprintf(to, "team %d: %s\n", step->team, text);
         else if (step->kind == PROGRAM_SPLIT)

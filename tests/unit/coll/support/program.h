@@ -1,6 +1,6 @@
-/* A random program of collectives: a world, groups split from groups, operations on any of them, handles
- * left open and waited for in drawn orders. Drawn from a seed alone, so that every rank, and every
- * later run, has the same.
+/* A random program of collectives: a world, groups split from groups, operations on any of them,
+ * handles left open and waited for in drawn orders. Drawn from a seed alone, so that every rank,
+ * and every later run, has the same.
  *
  * What keeps a right program from waiting for itself, by ctrun.h's rule that waits over several
  * groups have an order that is the same at all ranks:
@@ -42,7 +42,7 @@ struct program_step {
     enum program_kind kind;
     int team;
     bool dropped; /* while the cause of a failure is looked for */
-    struct operation operation;
+    struct operation op;
 };
 
 struct program {
