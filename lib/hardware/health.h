@@ -51,7 +51,7 @@ void ct_health_name(const struct ct_nvml_card *card, char *text, size_t room);
 /* Report the health, one call a sentence: a summary of the cards, then each fault with its remedy,
  * for which `is_wrong` is set. */
 void ct_health_report(const struct ct_health *health, const struct ct_health_scope *scope,
-                      void (*say)(void *context, bool is_wrong, const char *sentence),
+                      void (*emit)(void *context, bool is_wrong, const char *sentence),
                       void *context);
 
 #endif
