@@ -228,10 +228,26 @@ static void begin_daemon_fault(struct sim *sim, struct fault *fault)
     }
 }
 
+/* Every other cordon comes while a round is made, if one is made in time: the order and the
+ * promises cross. */
+static bool waits_for_a_round(struct sim *sim, struct fault *fault)
+{
+    uint32_t number = (uint32_t)(fault - sim->faults);
+    const struct ct_rdzv *job = sim_job(sim_newest_daemon(sim));
+    bool is_made = job != NULL && ct_rdzv_phase(job) == CT_RDZV_PREPARE;
+    if (fault->kind != FAULT_CORDON || number % 2 == 0 || sim->calm || is_made ||
+        sim->now >= fault->at + fault->lasts / 2)
+        return false;
+    sim_schedule(sim, sim->now + 1, EV_FAULT_BEGIN, number, 0);
+    return true;
+}
+
 void sim_fault_begin(struct sim *sim, struct fault *fault)
 {
     char text[128];
     const struct sim_daemon *newest = sim_newest_daemon(sim);
+    if (waits_for_a_round(sim, fault))
+        return;
     fault->daemon = newest != NULL ? newest->index : 0;
     sim_fault_print(fault, text, sizeof(text));
     sim_trace(sim, "fault: %s", text + 10);

@@ -7,6 +7,7 @@
 #include "base/assert.h"
 #include "base/number/hash.h"
 #include "rdzv_check.h"
+#include "rendezvous/core/core_state.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -306,6 +307,42 @@ static void check_recovered(struct sim *sim, const struct sim_daemon *daemon,
     }
 }
 
+/* The member that was asked to stop its workers so long ago that it must have been given up: not by
+ * a daemon that was away, hears nobody, or whose disk does not take its records; one that waited
+ * for a step boundary asks anew. NULL: none. */
+static const struct ct_rdzv_member *find_overdue(const struct sim *sim, struct sim_daemon *daemon,
+                                                 const struct ct_rdzv *job, uint64_t now)
+{
+    uint64_t limit = 3 * (uint64_t)sim->params.prepare_ms + sim->params.lease_ms;
+    bool was_away = now > daemon->step_ms + sim->params.lease_ms / 2;
+    daemon->step_ms = now;
+    if (ct_rdzv_is_isolated(job) || job->pending != 0 || was_away)
+        daemon->isolated_ms = now;
+    for (size_t i = 0; ct_rdzv_phase(job) == CT_RDZV_PREPARE && i < ct_rdzv_capacity(job); i++) {
+        const struct ct_rdzv_member *member = ct_rdzv_member(job, i);
+        uint64_t since = CT_MAX(member->prepare_sent_ms, daemon->isolated_ms);
+        if (member->state == CT_RDZV_PREPARING && now > since + limit)
+            return member;
+    }
+    return NULL;
+}
+
+/* S18: a node that does not stop its workers is given up. A daemon that wakes up after a pause has
+ * a second for that, and some steps. */
+static void check_prepared(struct sim *sim, struct sim_daemon *daemon, const struct ct_rdzv *job)
+{
+    enum { STEPS = 50, SPAN_MS = 1000 };
+    uint64_t now = sim_local_ms(sim, daemon->index);
+    const struct ct_rdzv_member *member = find_overdue(sim, daemon, job, now);
+    if (member == NULL || !is_newest(sim, daemon))
+        daemon->overdue_steps = 0;
+    else if (daemon->overdue_steps++ == 0)
+        daemon->overdue_ms = now;
+    if (daemon->overdue_steps > STEPS && now > daemon->overdue_ms + SPAN_MS)
+        sim_fail(sim, "S18: %s was asked to stop %" PRIu64 " ms ago, and is waited for",
+                 member->host, now - member->prepare_sent_ms);
+}
+
 void oracle_daemon_step(struct sim *sim, struct sim_daemon *daemon)
 {
     struct oracle *o = &sim->oracle;
@@ -335,6 +372,7 @@ void oracle_daemon_step(struct sim *sim, struct sim_daemon *daemon)
         sim->coverage.rounds++;
     }
     check_losses(sim, daemon, job);
+    check_prepared(sim, daemon, job);
     check_recovered(sim, daemon, job);
     enum ct_rdzv_phase phase = ct_rdzv_phase(job);
     if (daemon->phase != phase)

@@ -7,18 +7,14 @@
  *      scenario.c  runs that tell a story: their transcripts are documentation
  *      world.c     the event heap, processes, their clocks and pauses
  *      net.c       connections: delays, cuts, lost, doubled, reordered messages
- *      disk.c      the journal's files: claims, torn and lost ends, a full and
- *                  a slow disk
+ *      disk.c      the journal's files: claims, torn and lost ends, a full and a slow disk
  *      daemon.c    the daemons: the service; two of them when one takes over
  *      node.c      the nodes: the client of the rendezvous, the agent's core, their lives
  *      workers.c   what the agent's core decides, done to model workers
  *      training.c  what the workers do together: recover, step, finish
- *      oracle.c    the invariants of what the daemons do and say, checked after
- *                  every event
- *      history.c   the invariants of what the nodes and their workers live
- *                  through
- *      liveness.c  what must have happened by the end, and what may not be
- *                  wasted
+ *      oracle.c    the invariants of what the daemons do and say, checked after every event
+ *      history.c   the invariants of what the nodes and their workers live through
+ *      liveness.c  what must have happened by the end, and what may not be wasted
  *      coverage.c  what the runs reached, and what they never did
  *      large.c     a round of thousands of agents: what it costs
  *
@@ -168,13 +164,16 @@ struct sim_daemon {
     struct ct_service *service;
     uint64_t epoch;
     uint64_t slow_until; /* it waits for the disk */
-    bool dying;          /* nothing it does now is seen by anybody: it dies in its last
-                            record ... */
+    bool dying;          /* nothing it does now is seen: it dies in its last record ... */
     bool fenced;         /* ... or found that a newer daemon has the journal */
 
     /* The oracle's observations at its last step. */
     enum ct_rdzv_phase phase;
-    uint64_t phase_ms; /* when it last changed, by its clock */
+    uint64_t phase_ms;      /* when it last changed, by its clock */
+    uint64_t isolated_ms;   /* when it last could not give anybody up, likewise */
+    uint64_t step_ms;       /* its last step */
+    uint32_t overdue_steps; /* in which somebody was to be given up, without one in between */
+    uint64_t overdue_ms;    /* the first of them */
     uint64_t generation;
     uint32_t restarts;
     bool was_member[SIM_MEMBERS]; /* by number */

@@ -110,7 +110,7 @@ static void stop(struct sim *sim, uint32_t index)
     for (uint32_t i = 0; i < SIM_WORKERS; i++) {
         uint64_t delay = 1 + ct_rng_below(&sim->work_rng, LEAVE_MS);
         if (!sim->faults_ended && sim->slow_stops && rng_chance(&sim->work_rng, 30))
-            delay += ct_rng_below(&sim->work_rng, sim->params.prepare_ms * 5 / 4);
+            delay += ct_rng_below(&sim->work_rng, sim->params.prepare_ms * 5);
         if (node->alive[i])
             sim_schedule(sim, sim->now + delay, EV_GONE, index, sim_worker_tag(node, i));
     }
