@@ -188,9 +188,10 @@ static void io_trace(void *context, const char *job, const char *line)
 
 static void on_watch(uv_timer_t *timer);
 
-static int io_persist(void *context, const void *record, size_t size, bool settled)
+static int io_persist(void *context, uint64_t ticket, const void *record, size_t size, bool settled)
 {
     struct ct_rdzv_server *server = context;
+    (void)ticket; /* it is on disk, or not, when this returns */
     struct ct_error err = {0};
     if (server->fenced.code != 0)
         return CT_EFENCED;

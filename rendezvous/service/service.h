@@ -36,10 +36,12 @@ struct ct_service_io {
     /* May the peer speak for `job` (its key)? */
     bool (*is_for)(void *context, void *peer, const char *job);
 
-    /* Keep a record (see journal.h) durably before returning. 0 or a negative code. `settled`: all
-     * that was kept before is in the service's state, so a snapshot may take its place. NULL: there
-     * is no journal, nothing outlives the service. */
-    int (*persist)(void *context, const void *record, size_t size, bool settled);
+    /* Keep a record (see records.h) durably: 0 when that is done, a negative code when it cannot
+     * be, CT_SERVICE_LATER when ct_service_kept will tell with `ticket`, which grows (0: nobody
+     * wants to know). What is kept later is kept in order. `settled`: all that was kept before is
+     * in the service's state, so a snapshot may take its place. NULL: nothing outlives the service.
+     */
+    int (*persist)(void *context, uint64_t ticket, const void *record, size_t size, bool settled);
 
     /* For logs: something happened to a job, as a sentence. */
     void (*announce)(void *context, const char *job, const char *sentence);
@@ -50,7 +52,10 @@ struct ct_service_io {
     void (*trace)(void *context, const char *job, const char *line);
 };
 
-enum { CT_SERVICE_LEASE_MS = 600 * 1000 }; /* the longest that a job may ask for */
+enum {
+    CT_SERVICE_LEASE_MS = 600 * 1000, /* the longest that a job may ask for */
+    CT_SERVICE_LATER = 1,             /* of io.persist */
+};
 
 struct ct_service_limits {
     uint32_t jobs;          /* 0: 1024 */
@@ -77,6 +82,10 @@ void ct_service_restored(struct ct_service *service, uint64_t epoch);
 void ct_service_snapshot(const struct ct_service *service,
                          void (*emit)(void *context, const void *record, size_t size),
                          void *context);
+
+/* The record that io.persist answered with CT_SERVICE_LATER is kept (0), or cannot be. Not from
+ * inside of io.persist. Unknown tickets change nothing. */
+void ct_service_kept(struct ct_service *service, uint64_t now_ms, uint64_t ticket, int code);
 
 /* For the status: why records cannot be kept now, "" when they can. */
 void ct_service_set_trouble(struct ct_service *service, const char *sentence);
