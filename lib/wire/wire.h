@@ -67,6 +67,12 @@ static inline bool ct_id_equal(struct ct_id a, struct ct_id b)
     return a.high == b.high && a.low == b.low;
 }
 
+/* The same in 64 bits: the replica of an agent (rendezvous/replica). */
+static inline uint64_t ct_id_fold(struct ct_id id)
+{
+    return id.high ^ id.low;
+}
+
 struct ct_bytes {
     const unsigned char *data;
     size_t size;

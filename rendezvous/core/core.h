@@ -207,7 +207,8 @@ enum ct_rdzv_event_kind {
     CT_RDZV_ON_DONE,       /* generation: all workers of the node exited with 0 */
     CT_RDZV_ON_LEAVE,      /* leave */
     CT_RDZV_ON_PUBLISH,    /* generation, step, digest */
-    CT_RDZV_ON_DISCONNECT, /* `link` is gone; silent */
+    CT_RDZV_ON_DISCONNECT, /* `link` is gone; silent. Link 0: of a member that has none, whose
+                            * process is known to be dead */
     CT_RDZV_ON_PERSISTED,  /* record `seq` is durable */
     CT_RDZV_ON_PERSIST_FAILED, /* record `seq` is not; it is asked for again later */
     CT_RDZV_ON_DRAIN,          /* `link` is an operator's here and below: order */

@@ -323,6 +323,45 @@ int ct_replica_found(struct ct_replica *replica, uint64_t term, struct ct_error 
     return 0;
 }
 
+bool ct_replica_holds_all(struct ct_replica *replica)
+{
+    struct replica_servers servers;
+
+    if (replica->role == REPLICA_LEADER)
+        return replica_majority_is_near(replica);
+    replica_voters(replica, &servers);
+    return servers.count == 2 && replica_servers_have(&servers, replica->id) &&
+           (replica->led_term == replica->term ||
+            (replica->heard_ms && replica->now_ms < replica->heard_ms + replica->election_ms));
+}
+
+int ct_replica_found_anew(struct ct_replica *replica, uint64_t now_ms, uint64_t era)
+{
+    bool led = replica->role == REPLICA_LEADER;
+
+    CT_ASSERT(era != replica->era);
+    replica->now_ms = now_ms;
+    if (!led) {
+        replica->term++;
+        replica->voted_for = replica->id;
+    }
+    if (!replica_lead_alone(replica))
+        return CT_ENOMEM;
+    replica->era = era;
+    replica->dead = 0;
+    replica->campaign_ms = UINT64_MAX;
+    if (!led)
+        replica_lead_begin(replica);
+    ct_replica_tick(replica, now_ms);
+    return 0;
+}
+
+void ct_replica_opened(struct ct_replica *replica, uint64_t now_ms)
+{
+    if (replica->role == REPLICA_LEADER)
+        replica->deadline_ms = CT_MIN(replica->deadline_ms, now_ms);
+}
+
 void ct_replica_join(struct ct_replica *replica)
 {
     replica_follow(replica, 0, 0);

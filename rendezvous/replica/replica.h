@@ -88,6 +88,20 @@ int ct_replica_fill(struct ct_replica *replica, const char *key, const void *val
  * that it replaces; 0: none). Calls back on_lead. 0 or CT_ENOMEM. */
 int ct_replica_found(struct ct_replica *replica, uint64_t term, struct ct_error *err);
 
+/* Does this replica hold every put that anybody was told of, when the processes of all other voters
+ * are known to be dead now? A leader that a majority has answered lately does; and so does one of
+ * two voters, if it led last, or has heard its leader until now. */
+bool ct_replica_holds_all(struct ct_replica *replica);
+
+/* Found the record anew: this replica is the only voter of `era` from now on, and keeps its map and
+ * what its log holds. A leader goes on leading, in its term; else on_lead is called. Only where
+ * ct_replica_holds_all, or an operator, says that nothing is lost. 0 or CT_ENOMEM. */
+int ct_replica_found_anew(struct ct_replica *replica, uint64_t now_ms, uint64_t era);
+
+/* What was sent to another replica may be lost, its connection is open only now: a leader's next
+ * tick, which is due, sends it what it lacks. */
+void ct_replica_opened(struct ct_replica *replica, uint64_t now_ms);
+
 /* Wait until a leader adds this replica. */
 void ct_replica_join(struct ct_replica *replica);
 

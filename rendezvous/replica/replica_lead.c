@@ -206,6 +206,19 @@ static void promote(struct ct_replica *replica)
     replica_lead_send(replica, false);
 }
 
+bool replica_lead_alone(struct ct_replica *replica)
+{
+    unsigned char data[REPLICA_SERVERS_BYTES];
+    struct replica_servers self = {.count = 1, .list[0].id = replica->id};
+
+    memcpy(self.list[0].address, replica->address, sizeof replica->address);
+    if (replica->changing && !replica->changed)
+        change_over(replica, CT_EFENCED);
+    replica->adding.id = 0;
+    return replica_log_append(&replica->log, replica->term, REPLICA_SERVERS, data,
+                              replica_servers_write(&self, data, sizeof data), 0) != 0;
+}
+
 static void look_after_change(struct ct_replica *replica)
 {
     if (!replica->changing || replica->changed)
@@ -314,6 +327,7 @@ void replica_lead_begin(struct ct_replica *replica)
         return;
     }
     replica->role = REPLICA_LEADER;
+    replica->led_term = replica->term;
     replica->leader = replica->id;
     replica->lead_index = first;
     replica->peer_count = 0;
@@ -366,8 +380,7 @@ void replica_lead_answer(struct ct_replica *replica, const struct ct_msg_appende
     leave_if_removed(replica);
 }
 
-/* Has a majority answered within an election's time? */
-static bool majority_is_near(struct ct_replica *replica)
+bool replica_majority_is_near(struct ct_replica *replica)
 {
     struct replica_servers servers;
     uint32_t near = 0;
@@ -384,7 +397,7 @@ static bool majority_is_near(struct ct_replica *replica)
 
 void replica_lead_tick(struct ct_replica *replica)
 {
-    if (majority_is_near(replica)) {
+    if (replica_majority_is_near(replica)) {
         replica->quorum_ms = replica->now_ms;
     } else if (replica->now_ms >= replica->quorum_ms + replica->election_ms) {
         replica_follow(replica, replica->term, 0);

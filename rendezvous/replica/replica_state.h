@@ -84,6 +84,7 @@ struct ct_replica {
     uint32_t peer_count;
     uint64_t lead_index; /* LEADER: of its first entry; the map is complete when it is committed */
     uint64_t quorum_ms;  /* when a majority was last heard */
+    uint64_t led_term;   /* the last that this replica led in */
     bool serves;         /* on_lead was called, on_follow not yet */
 
     bool changing;
@@ -133,6 +134,12 @@ bool replica_servers_have(const struct replica_servers *servers, uint64_t id);
 enum { REPLICA_SERVERS_BYTES = 4 + CT_REPLICA_SERVERS * (8 + 2 + CT_REPLICA_ADDRESS_BYTES) };
 
 /* ---- replica_lead.c ---- */
+
+/* LEADER: has a majority answered within an election's time? */
+bool replica_majority_is_near(struct ct_replica *replica);
+
+/* This replica is the only voter from the log's next entry on. False without memory. */
+bool replica_lead_alone(struct ct_replica *replica);
 
 /* This replica was elected. */
 void replica_lead_begin(struct ct_replica *replica);

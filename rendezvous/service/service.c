@@ -545,6 +545,17 @@ void ct_service_closed(struct ct_service *service, uint64_t now_ms, uint64_t num
     ct_service_reap(job);
 }
 
+void ct_service_node_died(struct ct_service *service, uint64_t now_ms, uint64_t id)
+{
+    for (struct ct_service_job *job = service->jobs; job != NULL; job = job->next)
+        for (uint32_t i = 0; i < ct_rdzv_capacity(job->core); i++) {
+            const struct ct_rdzv_member *member = ct_rdzv_member(job->core, i);
+            const struct ct_rdzv_event event = {.kind = CT_RDZV_ON_DISCONNECT, .member = i};
+            if (member->state != CT_RDZV_FREE && ct_id_fold(member->id) == id)
+                ct_service_step(job, now_ms, &event);
+        }
+}
+
 /* ---- time ---- */
 
 void ct_service_tick(struct ct_service *service, uint64_t now_ms)

@@ -99,6 +99,16 @@ bool ct_service_has_joined(const struct ct_service *service, uint64_t number);
 /* It is gone; `silent`: it was given up because nobody answered on it. */
 void ct_service_closed(struct ct_service *service, uint64_t now_ms, uint64_t number, bool silent);
 
+/* The process of a node is known to be dead, whose incarnation folds to `id` (ct_id_fold): a member
+ * that has not come back since its daemon was replaced has as long as after a closed connection. */
+void ct_service_node_died(struct ct_service *service, uint64_t now_ms, uint64_t id);
+
+/* From now on this is tenure `epoch`, of the same daemon with all its links. */
+void ct_service_raise(struct ct_service *service, uint64_t epoch);
+
+/* The highest generation of its jobs; 0: no round ran, none was begun. */
+uint64_t ct_service_generation(const struct ct_service *service);
+
 /* A message came on it. */
 void ct_service_message(struct ct_service *service, uint64_t now_ms, uint64_t number,
                         const struct ct_message *message);

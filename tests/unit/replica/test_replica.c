@@ -127,6 +127,75 @@ Test(replica, a_record_that_is_founded_anew_holds_what_was_filled_in)
     ct_replica_free(anew);
 }
 
+/* Which of the two voters does not lead. */
+static int other_voter(int leader)
+{
+    struct ct_replica_server server;
+
+    for (size_t i = 0; ct_replica_server(world->nodes[leader].replica, i, &server); i++)
+        for (int k = 0; k < WORLD_NODES; k++)
+            if (k != leader && world->nodes[k].id == server.id)
+                return k;
+    cr_assert_fail("there is no second voter");
+    return -1;
+}
+
+static void expect_puts(uint64_t until_ms)
+{
+    uint64_t confirmed = world->puts_confirmed;
+
+    world_run(world, until_ms);
+    cr_assert_gt(world->puts_confirmed, confirmed);
+    cr_assert_eq(world->broken[0], '\0', "%s", world->broken);
+}
+
+Test(replica, a_leader_whose_only_other_voter_is_dead_goes_on_without_a_pause)
+{
+    begin(8, 2);
+    world_run(world, 3000);
+    int leader = world_leader(world), other = other_voter(leader);
+    uint64_t term = ct_replica_term(world->nodes[leader].replica);
+
+    world->voters = 1;
+    world_kill(world, (size_t)other, true);
+    cr_assert(ct_replica_holds_all(world->nodes[leader].replica));
+    world->era = 2;
+    cr_assert_eq(ct_replica_found_anew(world->nodes[leader].replica, world->now_ms, 2), 0);
+    cr_assert(ct_replica_leads(world->nodes[leader].replica));
+    cr_assert_eq(ct_replica_term(world->nodes[leader].replica), term);
+    cr_assert_eq(ct_replica_era(world->nodes[leader].replica), 2);
+    expect_puts(world->now_ms + 3000);
+}
+
+Test(replica, of_two_voters_the_follower_of_a_dead_leader_founds_the_record_with_all_it_was_sent)
+{
+    begin(9, 2);
+    world_run(world, 3000);
+    int leader = world_leader(world), other = other_voter(leader);
+
+    world->voters = 1;
+    world_kill(world, (size_t)leader, true);
+    cr_assert(ct_replica_holds_all(world->nodes[other].replica));
+    world->era = 2;
+    cr_assert_eq(ct_replica_found_anew(world->nodes[other].replica, world->now_ms, 2), 0);
+    cr_assert(ct_replica_leads(world->nodes[other].replica));
+    expect_puts(world->now_ms + 3000);
+}
+
+Test(replica, a_follower_that_has_not_heard_its_leader_for_long_may_lack_what_that_did_alone)
+{
+    begin(10, 2);
+    world_run(world, 3000);
+    int leader = world_leader(world), other = other_voter(leader);
+
+    world->cut[leader][other] = world->cut[other][leader] = true;
+    world_run(world, world->now_ms + 3000);
+    cr_assert(!ct_replica_leads(world->nodes[leader].replica), "it hears no majority");
+    cr_assert(ct_replica_holds_all(world->nodes[leader].replica), "it led last");
+    cr_assert(!ct_replica_holds_all(world->nodes[other].replica));
+    cr_assert_eq(world->broken[0], '\0', "%s", world->broken);
+}
+
 /* Two minutes of faults, then peace: somebody leads, all agree, puts are confirmed again. */
 static void seed_holds(uint64_t seed)
 {
