@@ -22,7 +22,7 @@ Q := $(if $(filter 1,$(V)),,@)
 SAY := @$(if $(or $(filter 1,$(V)),$(findstring s,$(firstword -$(MAKEFLAGS)))),true,echo)
 
 # ---- modules: folder, dependencies, libraries ---------------------------------------------------
-MODULES := base wire config net rpc tcpstore launch tensor cuda graph decode recipe data train rdzv replica agent coll bench plan planner exec ps trainer
+MODULES := base wire config net rpc tcpstore launch tensor cuda graph decode recipe data train replica rdzv agent coll bench plan planner exec ps trainer
 
 DIRS_base   := lib/base
 DIRS_wire   := lib/wire
@@ -65,7 +65,7 @@ DEPS_decode := base tensor graph
 DEPS_recipe := base config tensor graph
 DEPS_data   := base
 DEPS_train  := base
-DEPS_rdzv   := base wire net
+DEPS_rdzv   := base wire net replica
 DEPS_replica := base wire
 DEPS_agent  := base launch rdzv
 DEPS_coll   := base wire net
