@@ -59,6 +59,9 @@ void ct_agent_progress(struct ct_agent *agent, const struct ct_msg_progress *pro
  * s: to be told again meanwhile. */
 void ct_agent_store_waits(struct ct_agent *agent, const struct ct_msg_store_waits *waits);
 
+/* The answer to on_voters. */
+void ct_agent_offer(struct ct_agent *agent, const struct ct_msg_offer *offer);
+
 /* The answer to on_look. */
 void ct_agent_seen(struct ct_agent *agent, const struct ct_msg_flight_reply *seen);
 

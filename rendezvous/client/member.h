@@ -93,6 +93,10 @@ struct ct_agent_callbacks {
      * NULL: he is not answered. */
     void (*on_look)(void *context, const struct ct_msg_flight_query *look);
 
+    /* The record of the job lives on several agents: this one may hold it too, and answers with
+     * ct_agent_offer, to the leader that has just sent this. NULL: it does not. */
+    void (*on_voters)(void *context, const struct ct_msg_voters *voters);
+
     /* The job is over, for all nodes alike. */
     void (*on_closed)(void *context, const struct ct_rdzv_result *result);
 

@@ -229,6 +229,8 @@ struct proc *drill_node_as(int index, int rank, int host, const struct drill_job
     const char *const program[] = {job->program != NULL ? job->program : drill.sleeper, NULL};
     struct words words = {0};
 
+    if (host != DRILL_HERE)
+        make_key();
     (void)snprintf(numbers[0], sizeof numbers[0], "%d", job->restarts);
     (void)snprintf(numbers[1], sizeof numbers[1], "%d", CT_MAX(job->workers, 1));
     (void)snprintf(numbers[2], sizeof numbers[2], "%d", rank);
