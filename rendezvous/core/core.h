@@ -390,6 +390,9 @@ void ct_rdzv_restore_cordon(struct ct_rdzv *job, const struct ct_rdzv_cordon *co
 void ct_rdzv_restore_close(struct ct_rdzv *job, const struct ct_rdzv_result *result);
 void ct_rdzv_restored(struct ct_rdzv *job);
 
+/* Then: the member whose id folds to `id` has been silent for so long already. */
+void ct_rdzv_restored_silent(struct ct_rdzv *job, uint64_t id, uint64_t silent_ms);
+
 /* One event at time `now_ms` (never less than before). Fills `actions`, which the caller carries
  * out in order before the next step. */
 void ct_rdzv_step(struct ct_rdzv *job, uint64_t now_ms, const struct ct_rdzv_event *event,

@@ -118,13 +118,15 @@ void replica_follow(struct ct_replica *replica, uint64_t term, uint64_t leader)
 /* ---- followers ---- */
 
 static void answer(struct ct_replica *replica, const struct ct_wire_replica_sender *to,
-                   uint64_t previous_index, bool rejected, uint64_t last_index)
+                   uint64_t echo, uint64_t previous_index, bool rejected, uint64_t last_index)
 {
     replica_send(replica, to->id, to->address,
                  &(struct ct_message){.type = CT_MSG_APPENDED,
                                       .appended = {.term = replica->term,
                                                    .sender = replica_sender(replica, to->id),
                                                    .previous_index = previous_index,
+                                                   .stamp = replica->now_ms,
+                                                   .echo = echo,
                                                    .rejected = rejected,
                                                    .last_index = last_index}});
 }
@@ -176,16 +178,21 @@ static void receive_append(struct ct_replica *replica, const struct ct_msg_appen
     uint64_t index = append->previous_index;
 
     if (!heard_leader(replica, append->term, append->sender.id) || !fits(&replica->log, append)) {
-        answer(replica, &append->sender, index, true, replica_log_last(&replica->log));
+        answer(replica, &append->sender, append->stamp, index, true,
+               replica_log_last(&replica->log));
         return;
     }
+    if (replica->known_to != append->sender.id)
+        replica->known_ms = 0;
+    replica->known_to = append->sender.id;
+    replica->known_ms = CT_MAX(replica->known_ms, append->echo);
     for (uint32_t i = 0; i < append->entries.count; i++) {
         if (!take_entry(replica, index + 1, &append->entries.data[i]))
             break;
         index++;
     }
     replica_commit(replica, CT_MAX(CT_MIN(append->committed, index), replica->committed));
-    answer(replica, &append->sender, append->previous_index, false,
+    answer(replica, &append->sender, append->stamp, append->previous_index, false,
            CT_MAX(index, replica->committed));
 }
 
@@ -217,7 +224,8 @@ static void receive_snapshot(struct ct_replica *replica, const struct ct_msg_sna
     uint64_t index = snapshot->last_index;
 
     if (!heard_leader(replica, snapshot->term, snapshot->sender.id)) {
-        answer(replica, &snapshot->sender, index, true, replica_log_last(log)); /* in which term */
+        answer(replica, &snapshot->sender, 0, index, true,
+               replica_log_last(log)); /* in which term */
         return;
     }
     if (index > replica->committed) {
@@ -228,7 +236,7 @@ static void receive_snapshot(struct ct_replica *replica, const struct ct_msg_sna
         else if (!take_snapshot(replica, snapshot))
             return;
     }
-    answer(replica, &snapshot->sender, index, false, replica->committed);
+    answer(replica, &snapshot->sender, 0, index, false, replica->committed);
 }
 
 static void receive_appended(struct ct_replica *replica, const struct ct_msg_appended *appended)
@@ -323,16 +331,19 @@ int ct_replica_found(struct ct_replica *replica, uint64_t term, struct ct_error 
     return 0;
 }
 
-bool ct_replica_holds_all(struct ct_replica *replica)
+bool ct_replica_holds_all(struct ct_replica *replica, uint64_t now_ms)
 {
     struct replica_servers servers;
 
+    replica->now_ms = now_ms;
     if (replica->role == REPLICA_LEADER)
-        return replica_majority_is_near(replica);
+        return replica_majority_follows(replica);
     replica_voters(replica, &servers);
     return servers.count == 2 && replica_servers_have(&servers, replica->id) &&
            (replica->led_term == replica->term ||
-            (replica->heard_ms && replica->now_ms < replica->heard_ms + replica->election_ms));
+            (replica->known_ms && replica_servers_have(&servers, replica->known_to) &&
+             replica->now_ms <
+                 replica->known_ms + (CT_REPLICA_ALONE - 1) * (uint64_t)replica->election_ms));
 }
 
 int ct_replica_found_anew(struct ct_replica *replica, uint64_t now_ms, uint64_t era)

@@ -39,6 +39,7 @@ enum {
     CT_REPLICA_ADDRESS_BYTES = 256, /* with the terminator */
     CT_REPLICA_KEY_BYTES = 256,     /* likewise */
     CT_REPLICA_KEYS = 8192,
+    CT_REPLICA_ALONE = 4, /* elections' times, see ct_replica_holds_all */
 };
 
 struct ct_replica;
@@ -89,9 +90,13 @@ int ct_replica_fill(struct ct_replica *replica, const char *key, const void *val
 int ct_replica_found(struct ct_replica *replica, uint64_t term, struct ct_error *err);
 
 /* Does this replica hold every put that anybody was told of, when the processes of all other voters
- * are known to be dead now? A leader that a majority has answered lately does; and so does one of
- * two voters, if it led last, or has heard its leader until now. */
-bool ct_replica_holds_all(struct ct_replica *replica);
+ * are known to be dead at `now_ms`? A leader does that a majority has answered within an election's
+ * time; and one of two voters, if it led last, or if the other one led and had an answer of this
+ * one that is younger than CT_REPLICA_ALONE - 1 of that. So the one of two that led may found the
+ * record anew without the other when it has not heard it for CT_REPLICA_ALONE, and nothing is lost
+ * by that either. Ages are counted from when a message was sent, by the clock of who sent it:
+ * messages may be late. */
+bool ct_replica_holds_all(struct ct_replica *replica, uint64_t now_ms);
 
 /* Found the record anew: this replica is the only voter of `era` from now on, and keeps its map and
  * what its log holds. A leader goes on leading, in its term; else on_lead is called. Only where

@@ -108,6 +108,8 @@ static void send_entries(struct ct_replica *replica, struct replica_peer *peer, 
                                                  .previous_index = previous,
                                                  .previous_term = replica_log_term(log, previous),
                                                  .committed = replica->committed,
+                                                 .stamp = replica->now_ms,
+                                                 .echo = peer->stamp,
                                                  .entries = {list, count}}});
 }
 
@@ -360,6 +362,8 @@ void replica_lead_answer(struct ct_replica *replica, const struct ct_msg_appende
     if (!peer || (!answer->rejected && answer->last_index > last))
         return;
     peer->heard_ms = replica->now_ms;
+    peer->asked_ms = CT_MAX(peer->asked_ms, answer->echo);
+    peer->stamp = CT_MAX(peer->stamp, answer->stamp);
     if (!answer->rejected) {
         peer->match = CT_MAX(peer->match, answer->last_index);
         peer->next = CT_MAX(peer->next, peer->match + 1);
@@ -380,7 +384,7 @@ void replica_lead_answer(struct ct_replica *replica, const struct ct_msg_appende
     leave_if_removed(replica);
 }
 
-bool replica_majority_is_near(struct ct_replica *replica)
+static bool majority_is_near(struct ct_replica *replica)
 {
     struct replica_servers servers;
     uint32_t near = 0;
@@ -395,9 +399,25 @@ bool replica_majority_is_near(struct ct_replica *replica)
     return 2 * near > servers.count;
 }
 
+bool replica_majority_follows(struct ct_replica *replica)
+{
+    struct replica_servers servers;
+    uint32_t count = 0;
+
+    look_up_peers(replica, &servers);
+    for (uint32_t i = 0; i < servers.count; i++) {
+        const struct replica_peer *peer = peer_of(replica, servers.list[i].id);
+
+        count +=
+            servers.list[i].id == replica->id ||
+            (peer && peer->asked_ms && replica->now_ms < peer->asked_ms + replica->election_ms);
+    }
+    return 2 * count > servers.count;
+}
+
 void replica_lead_tick(struct ct_replica *replica)
 {
-    if (replica_majority_is_near(replica)) {
+    if (majority_is_near(replica)) {
         replica->quorum_ms = replica->now_ms;
     } else if (replica->now_ms >= replica->quorum_ms + replica->election_ms) {
         replica_follow(replica, replica->term, 0);

@@ -52,6 +52,8 @@ struct replica_peer {
     bool waits;           /* that one is under way */
     uint64_t match;       /* its log is known to be the leader's up to here */
     uint64_t heard_ms;    /* its last answer; 0: none since this replica leads */
+    uint64_t asked_ms;    /* when that was sent here which it answered last; 0: none likewise */
+    uint64_t stamp;       /* of its last answer, by its own clock */
     uint64_t snapshot_ms; /* when the last snapshot was sent; 0: none */
 };
 
@@ -66,9 +68,11 @@ struct ct_replica {
 
     enum replica_role role;
     uint64_t term;
-    uint64_t voted_for;   /* in this term; 0: nobody */
-    uint64_t leader;      /* in this term; 0: not known */
-    uint64_t heard_ms;    /* the leader's last message */
+    uint64_t voted_for; /* in this term; 0: nobody */
+    uint64_t leader;    /* in this term; 0: not known */
+    uint64_t heard_ms;  /* the leader's last message */
+    uint64_t known_ms;  /* when that was sent here which replica `known_to` had when it sent its */
+    uint64_t known_to; /* last message as the leader: then, at least, it knew that this one lives */
     uint64_t deadline_ms; /* of the next election, or of the next heartbeat */
 
     bool pre;     /* CANDIDATE: only asks whether it would be elected */
@@ -135,8 +139,9 @@ enum { REPLICA_SERVERS_BYTES = 4 + CT_REPLICA_SERVERS * (8 + 2 + CT_REPLICA_ADDR
 
 /* ---- replica_lead.c ---- */
 
-/* LEADER: has a majority answered within an election's time? */
-bool replica_majority_is_near(struct ct_replica *replica);
+/* LEADER: has a majority answered what was sent within an election's time? However late an answer
+ * comes, its sender has elected nobody else for as long since it was asked. */
+bool replica_majority_follows(struct ct_replica *replica);
 
 /* This replica is the only voter from the log's next entry on. False without memory. */
 bool replica_lead_alone(struct ct_replica *replica);

@@ -42,6 +42,12 @@ static uint64_t new_era(uint64_t count)
     return count << 32 | random;
 }
 
+/* After which the one of two voters that led goes on without the other. */
+static uint64_t silence_ms(const struct ct_server_replica *of)
+{
+    return CT_MAX((uint64_t)of->lease_ms, CT_REPLICA_ALONE * (uint64_t)of->election_ms);
+}
+
 static void on_timer(uv_timer_t *timer);
 
 static void arm(struct ct_server_replica *of)
@@ -52,7 +58,8 @@ static void arm(struct ct_server_replica *of)
         return;
     of->due_ms = CT_MAX(ct_replica_deadline(of->replica), now_ms);
     if (of->server->service == NULL && of->voter_count == 1)
-        of->due_ms = CT_MIN(of->due_ms, CT_MAX(of->voters[0].heard_ms + of->lease_ms, now_ms + 1));
+        of->due_ms =
+            CT_MIN(of->due_ms, CT_MAX(of->voters[0].heard_ms + silence_ms(of), now_ms + 1));
     (void)uv_timer_start(&of->timer, on_timer, of->due_ms - now_ms, 0);
 }
 
@@ -105,7 +112,6 @@ static void drop_service(struct ct_rdzv_server *server)
 
     server->service = NULL;
     server->replica->told.count = 0;
-    server->replica->followed_ms = ct_server_now_ms(server);
     for (struct ct_server_peer *peer = server->peers; peer != NULL; peer = peer->next) {
         if (peer->link == 0)
             continue;
@@ -143,8 +149,11 @@ static void on_lead(void *context, uint64_t term)
         if (ct_service_restore(server->service, now_ms, record.data, record.size, &err) != 0)
             ct_log_event(server->log, CT_LOG_ERROR, "replica", "%s is left out: %s", key, err.text);
     ct_service_restored(server->service, epoch_of(of));
-    for (size_t i = 0; i < of->voter_count; i++)
+    for (size_t i = 0; i < of->voter_count; i++) {
         of->voters[i].seen_ms = now_ms;
+        if (of->voters[i].id == of->led_by)
+            ct_service_node_silent(server->service, of->led_by, now_ms - of->voters[i].heard_ms);
+    }
     for (size_t i = 0; i < of->dead_count; i++)
         ct_service_node_died(server->service, now_ms, of->dead[i]);
     ct_log_event(server->log, CT_LOG_INFO, "replica",
@@ -246,8 +255,8 @@ static void go_on_after_silence(struct ct_server_replica *of)
     uint64_t now_ms = ct_server_now_ms(server), id = of->voters[0].id;
 
     if (server->service != NULL || of->voter_count != 1 ||
-        now_ms - of->voters[0].heard_ms < of->lease_ms ||
-        now_ms - of->followed_ms < of->election_ms || !ct_replica_holds_all(of->replica))
+        now_ms - of->voters[0].heard_ms < silence_ms(of) ||
+        !ct_replica_holds_all(of->replica, now_ms))
         return;
     found_anew(of, "the other one has been silent for a lease, and never led");
     if (server->service != NULL)
@@ -264,7 +273,7 @@ static void on_died(void *context, uint64_t id)
     of->dead[0] = id;
     of->dead_count = CT_MIN(of->dead_count + 1, (size_t)CT_SERVER_DEAD);
     ct_replica_died(of->replica, now_ms, id);
-    if (others_are_dead(of) && ct_replica_holds_all(of->replica))
+    if (others_are_dead(of) && ct_replica_holds_all(of->replica, now_ms))
         found_anew(of, "the ctrun of each other host that held it is dead");
     if (server->service != NULL)
         ct_service_node_died(server->service, now_ms, id);
@@ -383,6 +392,8 @@ bool ct_server_replica_message(struct ct_server_peer *peer, const struct ct_mess
     if (voter != NULL)
         voter->heard_ms = ct_server_now_ms(of->server);
     ct_replica_receive(of->replica, ct_server_now_ms(of->server), message);
+    if (ct_replica_leader(of->replica) == peer->id)
+        of->led_by = peer->id;
     ct_server_see_to_voters(of);
     arm(of);
     return true;

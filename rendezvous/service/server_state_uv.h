@@ -52,7 +52,7 @@ struct ct_server_replica {
     uint64_t id;
     uint64_t era; /* how often the record was founded, and 32 random bits */
     uint32_t election_ms, lease_ms;
-    uint64_t followed_ms;                   /* since when it does not lead */
+    uint64_t led_by;                        /* the last other leader; 0: none */
     char address[CT_REPLICA_ADDRESS_BYTES]; /* where others reach it */
     char meet_at[CT_ENDPOINT_TEXT];         /* "": here */
     char host[CT_RDZV_HOST_BYTES];
@@ -139,7 +139,7 @@ int ct_server_restore(struct ct_rdzv_server *server, const char *dir, struct ct_
 
 /* ---- server_voters_uv.c ---- */
 
-/* Who holds the record, as far as this server knows; itself last. */
+/* Who holds the record, as far as this server knows, in the order in which nodes try them. */
 void ct_server_list_voters(const struct ct_server_replica *of, struct ct_server_voters *ret_voters);
 void ct_server_send_voters(const struct ct_server_voters *voters, struct ct_conn *conn);
 bool ct_server_is_dead(const struct ct_server_replica *of, uint64_t id);

@@ -18,19 +18,26 @@ enum {
 
 /* ---- who they are --------------------------------------------------------------------------- */
 
+/* In which order nodes try them: the leader, others, who led before, this one. */
+static int order_of(const struct ct_server_replica *of, uint64_t id)
+{
+    if (id == of->id)
+        return 3;
+    if (id == ct_replica_leader(of->replica))
+        return 0;
+    return id == of->led_by ? 2 : 1;
+}
+
 void ct_server_list_voters(const struct ct_server_replica *of, struct ct_server_voters *ret_voters)
 {
     const struct ct_rdzv_server *server = of->server;
-    struct ct_replica_server one, self = {0};
+    struct ct_replica_server one;
 
     *ret_voters = (struct ct_server_voters){.era = of->era};
-    for (size_t i = 0; ct_replica_server(of->replica, i, &one); i++)
-        if (one.id == of->id)
-            self = one;
-        else
-            ret_voters->list[ret_voters->count++] = one;
-    if (self.id != 0)
-        ret_voters->list[ret_voters->count++] = self;
+    for (int order = 0; order <= 3; order++)
+        for (size_t i = 0; ct_replica_server(of->replica, i, &one); i++)
+            if (order_of(of, one.id) == order)
+                ret_voters->list[ret_voters->count++] = one;
     if (ret_voters->count == 0)
         *ret_voters = of->known;
     ret_voters->epoch = server->service != NULL ? of->told.epoch : 0;

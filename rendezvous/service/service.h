@@ -103,6 +103,10 @@ void ct_service_closed(struct ct_service *service, uint64_t now_ms, uint64_t num
  * that has not come back since its daemon was replaced has as long as after a closed connection. */
 void ct_service_node_died(struct ct_service *service, uint64_t now_ms, uint64_t id);
 
+/* After ct_service_restored: the node whose incarnation folds to `id` has not been heard for
+ * `silent_ms`, by who held the record beside it: its lease began then. */
+void ct_service_node_silent(struct ct_service *service, uint64_t id, uint64_t silent_ms);
+
 /* From now on this is tenure `epoch`, of the same daemon with all its links. */
 void ct_service_raise(struct ct_service *service, uint64_t epoch);
 

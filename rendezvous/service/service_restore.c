@@ -72,6 +72,12 @@ void ct_service_restored(struct ct_service *service, uint64_t epoch)
     }
 }
 
+void ct_service_node_silent(struct ct_service *service, uint64_t id, uint64_t silent_ms)
+{
+    for (struct ct_service_job *job = service->jobs; job != NULL; job = job->next)
+        ct_rdzv_restored_silent(job->core, id, silent_ms);
+}
+
 void ct_service_raise(struct ct_service *service, uint64_t epoch)
 {
     service->epoch = epoch;

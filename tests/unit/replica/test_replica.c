@@ -158,7 +158,7 @@ Test(replica, a_leader_whose_only_other_voter_is_dead_goes_on_without_a_pause)
 
     world->voters = 1;
     world_kill(world, (size_t)other, true);
-    cr_assert(ct_replica_holds_all(world->nodes[leader].replica));
+    cr_assert(ct_replica_holds_all(world->nodes[leader].replica, world->now_ms));
     world->era = 2;
     cr_assert_eq(ct_replica_found_anew(world->nodes[leader].replica, world->now_ms, 2), 0);
     cr_assert(ct_replica_leads(world->nodes[leader].replica));
@@ -175,7 +175,7 @@ Test(replica, of_two_voters_the_follower_of_a_dead_leader_founds_the_record_with
 
     world->voters = 1;
     world_kill(world, (size_t)leader, true);
-    cr_assert(ct_replica_holds_all(world->nodes[other].replica));
+    cr_assert(ct_replica_holds_all(world->nodes[other].replica, world->now_ms));
     world->era = 2;
     cr_assert_eq(ct_replica_found_anew(world->nodes[other].replica, world->now_ms, 2), 0);
     cr_assert(ct_replica_leads(world->nodes[other].replica));
@@ -191,8 +191,8 @@ Test(replica, a_follower_that_has_not_heard_its_leader_for_long_may_lack_what_th
     world->cut[leader][other] = world->cut[other][leader] = true;
     world_run(world, world->now_ms + 3000);
     cr_assert(!ct_replica_leads(world->nodes[leader].replica), "it hears no majority");
-    cr_assert(ct_replica_holds_all(world->nodes[leader].replica), "it led last");
-    cr_assert(!ct_replica_holds_all(world->nodes[other].replica));
+    cr_assert(ct_replica_holds_all(world->nodes[leader].replica, world->now_ms), "it led last");
+    cr_assert(!ct_replica_holds_all(world->nodes[other].replica, world->now_ms));
     cr_assert_eq(world->broken[0], '\0', "%s", world->broken);
 }
 
