@@ -22,7 +22,7 @@ Q := $(if $(filter 1,$(V)),,@)
 SAY := @$(if $(or $(filter 1,$(V)),$(findstring s,$(firstword -$(MAKEFLAGS)))),true,echo)
 
 # ---- modules: folder, dependencies, libraries ---------------------------------------------------
-MODULES := base wire config net rpc tcpstore launch tensor cuda graph decode recipe data train rdzv agent coll bench plan planner exec ps trainer
+MODULES := base wire config net rpc tcpstore launch tensor cuda graph decode recipe data train replica rdzv agent coll bench plan planner exec ps trainer
 
 DIRS_base   := lib/base lib/base/log lib/base/number
 DIRS_wire   := lib/wire
@@ -39,6 +39,7 @@ DIRS_recipe := lib/recipe
 DIRS_data   := lib/data
 DIRS_train  := lib/train lib/train/checkpoint
 DIRS_rdzv   := $(addprefix rendezvous/,core service client store)
+DIRS_replica := rendezvous/replica
 DIRS_agent  := cmd/ctrun/agent/core
 DIRS_coll   := $(addprefix collectives/,job group algorithm reduce) \
                $(addprefix collectives/backend/,self local tcp message ucx mpi hier staged nccl) \
@@ -64,7 +65,8 @@ DEPS_decode := base tensor graph
 DEPS_recipe := base config tensor graph
 DEPS_data   := base
 DEPS_train  := base
-DEPS_rdzv   := base wire net
+DEPS_rdzv   := base wire net replica
+DEPS_replica := base wire
 DEPS_agent  := base launch rdzv
 DEPS_coll   := base wire net
 DEPS_bench  := base coll

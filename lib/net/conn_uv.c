@@ -397,7 +397,7 @@ static void refuse_user(struct ct_conn *conn, const struct ct_error *why)
     const struct ct_message message = {.type = CT_MSG_REFUSE,
                                        .refuse = {.code = CT_EAUTH, .text = why->text}};
 
-    if (conn->options.from != CT_FROM_NODE || ct_listener_is_busy(conn->listener) ||
+    if (!(conn->options.from & CT_FROM_NODE) || ct_listener_is_busy(conn->listener) ||
         conn->io.handle.type != UV_TCP ||
         ct_wire_encode(&message, conn->next_sequence, &conn->out, NULL) != 0) {
         ct_conn_end(conn, why);

@@ -68,11 +68,12 @@ struct ct_conn_options {
     uint32_t connect_ms;      /* ct_conn_connect: until it gives up; default 60000 */
     uint32_t retry_ms;        /* ct_conn_connect: longest pause between tries; default 500 */
     uint64_t seed;            /* for the jitter of these pauses */
-    uint32_t source;          /* IPv4 address to connect from, as a number; 0: any */
+    bool once;       /* ct_conn_connect: each address is tried once; why it failed ends it */
+    uint32_t source; /* IPv4 address to connect from, as a number; 0: any */
 };
 
 /* Connect to `endpoint`, and try again with jittered pauses (doubling from 10 ms) until it answers
- * or connect_ms are over: a server may start after its clients. Names are resolved off the loop,
+ * or connect_ms are over: a server may start after its clients (with `once` it does not try again). Names are resolved off the loop,
  * every address of a name is tried in turn. A refused key or job is final at once. 0 and a
  * connection in CONNECTING; CT_ENOMEM, CT_EUNSUPPORTED. */
 int ct_conn_connect(uv_loop_t *loop, const struct ct_endpoint *endpoint,

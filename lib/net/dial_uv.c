@@ -49,6 +49,7 @@ struct ct_dial {
     struct sockaddr_storage addresses[ADDRESSES];
     int count, current;
     bool accepted;  /* the last try got as far as the handshake */
+    int code;       /* how the last one failed */
     char what[512]; /* what stands in the way */
 };
 
@@ -103,6 +104,10 @@ static void pause_dial(struct ct_dial *dial)
 {
     uint64_t half = dial->pause_ms / 2;
 
+    if (dial->conn->options.once) {
+        give_up(dial, dial->code);
+        return;
+    }
     enter(dial, PAUSE, half + ct_rng_below(&dial->rng, half + 1) + 1);
     dial->pause_ms = CT_MIN(dial->pause_ms * 2, (uint64_t)dial->conn->options.retry_ms);
 }
@@ -144,6 +149,7 @@ static void on_timer(uv_timer_t *timer)
     } else {
         snprintf(dial->what, sizeof(dial->what), "no answer within %d ms", TRY_MS);
         dial->accepted = false;
+        dial->code = CT_ETIMEOUT;
         ct_conn_drop_stream(conn);
     }
 }
@@ -203,6 +209,7 @@ static void describe(struct ct_dial *dial, int status)
     char address[CT_ADDRESS_TEXT] = "the socket";
 
     dial->accepted = false;
+    dial->code = status;
     if (!dial->endpoint.is_unix)
         ct_address_print((const struct sockaddr *)&dial->addresses[dial->current], address);
     snprintf(dial->what, sizeof(dial->what), "%s answers %s (%s)", address, uv_strerror(status),
@@ -303,6 +310,7 @@ void ct_dial_stream_closed(struct ct_dial *dial)
 void ct_dial_retry(struct ct_dial *dial, const struct ct_error *why)
 {
     ct_str_copy(dial->what, sizeof(dial->what), why->text);
+    dial->code = why->code;
     dial->stage_ms = UINT64_MAX; /* until the stream is closed */
     ct_conn_drop_stream(dial->conn);
     arm(dial);
@@ -328,6 +336,7 @@ static struct ct_dial *new_dial(struct ct_conn *conn, const struct ct_endpoint *
     dial->deadline_ms = dial->started_ms + conn->options.connect_ms;
     dial->tick_ms = dial->started_ms + TICK_MS;
     dial->pause_ms = FIRST_PAUSE_MS;
+    dial->code = CT_EUNAVAILABLE;
     return dial;
 }
 

@@ -33,6 +33,7 @@ enum {
     CT_WIRE_VALUE_BYTES = 8 << 20,   /* a store value */
     CT_WIRE_TUNNEL_BYTES = 60 << 10, /* in one piece of a tunnelled connection */
     CT_WIRE_WAITS_BYTES = 16000,     /* who waits in PyTorch's store */
+    CT_WIRE_ENTRY_BYTES = 4 << 20,   /* an entry of a replica's log */
 
     CT_WIRE_FLIGHT_REPLY_BYTES = 1 << 20, /* what a node tells of its ranks' recorders, twice */
 
@@ -43,7 +44,7 @@ enum {
     CT_WIRE_VALUE = CT_WIRE_VALUE_BYTES + 1024,
 };
 
-/* The sender: each link has two directions, and a message belongs to one or more of the eight. */
+/* The sender: each link has two directions, and a message belongs to one or more of the nine. */
 enum ct_from {
     CT_FROM_NODE = 1,   /* agent to rendezvous server */
     CT_FROM_SERVER = 2, /* rendezvous server to agent */
@@ -53,6 +54,7 @@ enum ct_from {
     CT_FROM_HUB = 32,   /* node 0's agent to it */
     CT_FROM_CALLER = 64,
     CT_FROM_CALLEE = 128,
+    CT_FROM_REPLICA = 256, /* one holder of a job's record to another */
 };
 
 /* A 128-bit identity (the incarnation of an agent). */
@@ -63,6 +65,12 @@ struct ct_id {
 static inline bool ct_id_equal(struct ct_id a, struct ct_id b)
 {
     return a.high == b.high && a.low == b.low;
+}
+
+/* The same in 64 bits: the replica of an agent (rendezvous/replica). */
+static inline uint64_t ct_id_fold(struct ct_id id)
+{
+    return id.high ^ id.low;
 }
 
 struct ct_bytes {

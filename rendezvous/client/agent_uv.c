@@ -13,17 +13,24 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { TURN_MS = 1000 }; /* with several endpoints: how long one is tried */
+enum {
+    TURN_MS = 1000, /* with several endpoints: how long one is tried */
+    ENDPOINTS = CT_AGENT_ENDPOINTS + 16,
+};
 
 struct ct_agent {
     uv_loop_t *loop;
     uv_timer_t timer;
     struct ct_member member;
     const struct ct_clock *clock;
-    struct ct_conn *conn;                             /* NULL: none */
-    struct ct_endpoint endpoints[CT_AGENT_ENDPOINTS]; /* tried in turn */
+    struct ct_conn *conn; /* NULL: none */
+    bool is_open;
+    struct ct_endpoint endpoints[ENDPOINTS]; /* tried in turn: those given, those learned */
     size_t endpoint_count;
+    size_t given_count;
     size_t endpoint_next;
+    size_t tried;                    /* since the member asked for a connection */
+    uint64_t give_up_ms;             /* when it has had time enough for that */
     char endpoint[CT_ENDPOINT_TEXT]; /* that is being tried */
     struct ct_key key;
     bool has_key;
@@ -69,6 +76,13 @@ static void on_timer(uv_timer_t *timer)
     rearm(agent);
 }
 
+/* Have holders of the record been named? Then each endpoint is tried once, at once after the one
+ * before. */
+static bool knows_others(const struct ct_agent *agent)
+{
+    return agent->endpoint_count > agent->given_count;
+}
+
 /* ---- the connection: callbacks of one that was given up find no agent ---- */
 
 static void on_open(struct ct_conn *conn)
@@ -76,8 +90,24 @@ static void on_open(struct ct_conn *conn)
     struct ct_agent *agent = ct_conn_user(conn);
     if (agent == NULL)
         return;
+    agent->is_open = true;
     ct_member_connected(&agent->member, now_ms(agent));
     rearm(agent);
+}
+
+/* Who holds the record is where the rendezvous may be when the leader is gone: it is last in this
+ * list, so that others are asked before. */
+static void take_voters(struct ct_agent *agent, const struct ct_msg_voters *voters)
+{
+    const struct ct_member *member = &agent->member;
+    agent->endpoint_count = agent->given_count;
+    for (uint32_t i = 0; i < voters->servers.count && agent->endpoint_count < ENDPOINTS; i++)
+        if (ct_endpoint_parse(voters->servers.data[i].address, -1,
+                              &agent->endpoints[agent->endpoint_count], NULL) == 0)
+            agent->endpoint_count++;
+    agent->endpoint_next = agent->given_count % agent->endpoint_count;
+    if (voters->epoch != 0 && !member->muted && member->on.on_voters != NULL)
+        member->on.on_voters(member->on.context, voters);
 }
 
 static void on_message(struct ct_conn *conn, const struct ct_message *message)
@@ -85,9 +115,13 @@ static void on_message(struct ct_conn *conn, const struct ct_message *message)
     struct ct_agent *agent = ct_conn_user(conn);
     if (agent == NULL)
         return;
+    if (message->type == CT_MSG_VOTERS)
+        take_voters(agent, &message->voters);
     ct_member_message(&agent->member, now_ms(agent), message);
     rearm(agent);
 }
+
+static bool dial_next(struct ct_agent *agent);
 
 static void on_close(struct ct_conn *conn, const struct ct_error *why)
 {
@@ -95,6 +129,9 @@ static void on_close(struct ct_conn *conn, const struct ct_error *why)
     if (agent == NULL)
         return;
     agent->conn = NULL;
+    if (!agent->is_open && knows_others(agent) && agent->tried < agent->endpoint_count &&
+        dial_next(agent))
+        return;
     ct_member_disconnected(&agent->member, now_ms(agent), why);
     rearm(agent);
 }
@@ -125,28 +162,42 @@ static void io_send(void *context, const struct ct_message *message)
         (void)ct_conn_send(agent->conn, message, NULL);
 }
 
-static void io_connect(void *context, uint64_t give_up_ms)
+/* False with the reason in connect_error. */
+static bool dial_next(struct ct_agent *agent)
 {
-    struct ct_agent *agent = context;
     const struct ct_endpoint *endpoint = &agent->endpoints[agent->endpoint_next];
     uint64_t limit_ms = agent->endpoint_count > 1 ? TURN_MS : INT32_MAX;
+    uint64_t now = now_ms(agent);
+    uint64_t left_ms = agent->give_up_ms > now ? agent->give_up_ms - now : 1;
     struct ct_conn_options options = {
         .from = CT_FROM_SERVER,
         .key = agent->has_key ? &agent->key : NULL,
         .job = agent->run_id,
         .queue_limit = CT_WIRE_VALUE * 2,
-        .connect_ms = (uint32_t)CT_MIN(give_up_ms, limit_ms),
+        .connect_ms = (uint32_t)CT_MIN(left_ms, limit_ms),
+        .once = knows_others(agent),
         .user_timeout_ms = agent->member.options.params.lease_ms,
         .seed = agent->member.options.id.low,
         .source = agent->member.options.source,
     };
     CT_ASSERT(agent->conn == NULL);
     agent->connect_error = (struct ct_error){0};
+    agent->is_open = false;
+    agent->tried++;
     (void)ct_endpoint_print(endpoint, agent->endpoint);
     agent->endpoint_next = (agent->endpoint_next + 1) % agent->endpoint_count;
     if (ct_conn_connect(agent->loop, endpoint, &options, &callbacks_of_conn, agent, &agent->conn,
                         &agent->connect_error) != 0)
         agent->conn = NULL;
+    return agent->conn != NULL;
+}
+
+static void io_connect(void *context, uint64_t give_up_ms)
+{
+    struct ct_agent *agent = context;
+    agent->tried = 0;
+    agent->give_up_ms = now_ms(agent) + CT_MIN(give_up_ms, (uint64_t)INT32_MAX);
+    (void)dial_next(agent);
 }
 
 static void io_disconnect(void *context)
@@ -195,6 +246,7 @@ static int parse_endpoints(struct ct_agent *agent, const char *list, struct ct_e
         ct_endpoint_next(&list, one);
         rc = ct_endpoint_parse(one, -1, &agent->endpoints[agent->endpoint_count++], err);
     } while (rc == 0 && *list != '\0');
+    agent->given_count = agent->endpoint_count;
     return rc;
 }
 
@@ -300,6 +352,12 @@ void ct_agent_progress(struct ct_agent *agent, const struct ct_msg_progress *pro
 void ct_agent_store_waits(struct ct_agent *agent, const struct ct_msg_store_waits *waits)
 {
     ct_member_store_waits(&agent->member, waits);
+}
+
+void ct_agent_offer(struct ct_agent *agent, const struct ct_msg_offer *offer)
+{
+    const struct ct_message message = {.type = CT_MSG_OFFER, .offer = *offer};
+    io_send(agent, &message);
 }
 
 void ct_agent_flight_reply(struct ct_agent *agent, const struct ct_msg_flight_reply *reply)

@@ -59,6 +59,9 @@ void ct_agent_progress(struct ct_agent *agent, const struct ct_msg_progress *pro
  * report expires after 3 s and must be repeated before. */
 void ct_agent_store_waits(struct ct_agent *agent, const struct ct_msg_store_waits *waits);
 
+/* The answer to on_voters. */
+void ct_agent_offer(struct ct_agent *agent, const struct ct_msg_offer *offer);
+
 /* Answer on_flight_query. */
 void ct_agent_flight_reply(struct ct_agent *agent, const struct ct_msg_flight_reply *reply);
 

@@ -94,6 +94,10 @@ struct ct_agent_callbacks {
      * NULL: no answer is sent. */
     void (*on_flight_query)(void *context, const struct ct_msg_flight_query *query);
 
+    /* The record of the job lives on several agents: this one may hold it too, and answers with
+     * ct_agent_offer, to the leader that has just sent this. NULL: it does not. */
+    void (*on_voters)(void *context, const struct ct_msg_voters *voters);
+
     /* The job is over, for all nodes alike. */
     void (*on_closed)(void *context, const struct ct_rdzv_result *result);
 

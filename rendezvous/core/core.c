@@ -154,8 +154,8 @@ static struct ct_rdzv_member *member_of(struct ct_rdzv *job, const struct ct_rdz
     if (event->member >= job->capacity)
         return NULL;
     struct ct_rdzv_member *member = &job->members[event->member];
-    return member->state != CT_RDZV_FREE && member->link == event->link && event->link != 0 ? member
-                                                                                            : NULL;
+    bool is_named = event->link != 0 || event->kind == CT_RDZV_ON_DISCONNECT;
+    return member->state != CT_RDZV_FREE && member->link == event->link && is_named ? member : NULL;
 }
 
 static void on_member_event(struct ct_rdzv *job, struct ct_rdzv_member *member,

@@ -209,7 +209,8 @@ enum ct_rdzv_event_kind {
     CT_RDZV_ON_DONE,       /* generation: all workers of the node exited with 0 */
     CT_RDZV_ON_LEAVE,      /* leave */
     CT_RDZV_ON_PUBLISH,    /* generation, step, digest */
-    CT_RDZV_ON_DISCONNECT, /* `link` is gone; silent */
+    CT_RDZV_ON_DISCONNECT, /* `link` is gone; silent. Link 0: of a member that has none, whose
+                            * process is known to be dead */
     CT_RDZV_ON_PERSISTED,  /* record `seq` is durable */
     CT_RDZV_ON_PERSIST_FAILED, /* record `seq` is not; it is asked for again later */
     CT_RDZV_ON_DRAIN,          /* `link` is an operator's here and below: order */
@@ -391,6 +392,9 @@ void ct_rdzv_restore_manifest(struct ct_rdzv *job, const struct ct_rdzv_publicat
 void ct_rdzv_restore_cordon(struct ct_rdzv *job, const struct ct_rdzv_cordon *cordon, size_t count);
 void ct_rdzv_restore_close(struct ct_rdzv *job, const struct ct_rdzv_result *result);
 void ct_rdzv_restored(struct ct_rdzv *job);
+
+/* Then: the member whose id folds to `id` has been silent for so long already. */
+void ct_rdzv_restored_silent(struct ct_rdzv *job, uint64_t id, uint64_t silent_ms);
 
 /* Handle one event at time `now_ms` (never less than before). Fills `actions`, which the caller
  * carries out in order before the next step. */

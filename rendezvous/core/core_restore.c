@@ -119,3 +119,19 @@ void ct_rdzv_restored(struct ct_rdzv *job)
     resume(job);
     job->due_ms = ct_rdzv_deadline(job);
 }
+
+/* It has at least as long as a living agent takes to come back. */
+void ct_rdzv_restored_silent(struct ct_rdzv *job, uint64_t id, uint64_t silent_ms)
+{
+    uint32_t lease_ms = job->params.lease_ms;
+    uint64_t left_ms = lease_ms - CT_MIN(silent_ms, (uint64_t)lease_ms);
+    for (size_t i = 0; i < job->capacity; i++) {
+        struct ct_rdzv_member *member = &job->members[i];
+        if (member->state == CT_RDZV_FREE || ct_id_fold(member->id) != id)
+            continue;
+        member->lease_awake_ms =
+            ct_rdzv_awake_ms(job) + CT_MAX(left_ms, (uint64_t)ct_rdzv_heartbeat_ms(&job->params));
+        job->scan_awake_ms = CT_MIN(job->scan_awake_ms, member->lease_awake_ms);
+    }
+    job->due_ms = ct_rdzv_deadline(job);
+}

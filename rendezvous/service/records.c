@@ -360,6 +360,15 @@ static void get_body(struct cursor *cursor, struct ct_record *record)
     }
 }
 
+bool ct_record_head(const void *payload, size_t size, enum ct_record_kind *ret_kind, char job[129])
+{
+    struct cursor cursor = {.at = payload, .left = size};
+    const unsigned char *kind = read_bytes(&cursor, 1);
+    *ret_kind = kind != NULL ? (enum ct_record_kind) * kind : 0;
+    get_str(&cursor, job, CT_RDZV_NAME_BYTES);
+    return cursor.rc == 0;
+}
+
 int ct_record_read(const void *payload, size_t size, struct ct_arena *arena,
                    struct ct_record *ret_record, struct ct_error *err)
 {

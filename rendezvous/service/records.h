@@ -56,6 +56,9 @@ void ct_record_write_manifest(const struct ct_rdzv *job,
 void ct_record_write_epoch(uint64_t epoch, struct ct_buf *out);
 void ct_record_write_forget(const char *job, struct ct_buf *out);
 
+/* Read the kind and the job of a payload; "" for EPOCH, which has none. False when it is none. */
+bool ct_record_head(const void *payload, size_t size, enum ct_record_kind *ret_kind, char job[129]);
+
 /* Read a payload; strings and rosters lie in `arena`. 0, CT_EPROTOCOL when it is none, CT_ENOMEM.
  */
 int ct_record_read(const void *payload, size_t size, struct ct_arena *arena,

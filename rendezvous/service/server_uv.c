@@ -1,18 +1,10 @@
-/* service.h on a loop: listeners, connections, one timer, and the journal. */
-#include "rendezvous/service/server_uv.h"
+/* service.h on a loop: listeners, connections, one timer. */
+#include "rendezvous/service/server_state_uv.h"
 
 #include "base/assert.h"
-#include "base/log/log_limit.h"
 #include "base/number/hash.h"
 #include "base/str.h"
-#include "net/conn_uv.h"
-#include "net/key.h"
-#include "net/listen_uv.h"
-#include "rendezvous/service/journal_file.h"
-#include "rendezvous/service/records.h"
-#include "rendezvous/service/service.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -22,53 +14,13 @@ enum {
     LINKS = 65536,
     REFUSED_RETRY_MS = 2000, /* until who found no room may ask again */
     REFUSED_MAX = 16,        /* connections beyond the limit that are told so */
-    WATCH_MS = 500,          /* between two looks for a newer daemon */
     TAKEOVER_MS = 5000,      /* for the old daemon to leave the address */
     TAKEOVER_POLL_MS = 20,
     QUEUE_BYTES = CT_WIRE_VALUE * 2, /* that may wait for one agent */
     BUDGET_BYTES = 256 << 20,        /* that may wait for all of them */
 };
 
-/* A connection's user pointer is the server until it is open, then its peer; both begin with the
- * server, so that a callback can tell. NULL: it was turned away. */
-struct ct_rdzv_server {
-    struct ct_rdzv_server *self;
-    uv_loop_t *loop;
-    uv_timer_t timer;
-    uv_idle_t soon;    /* the loop does not wait while it runs */
-    uv_check_t read;   /* runs when the loop has read what there was */
-    uv_timer_t watch;  /* looks for a newer daemon */
-    uint64_t armed_ms; /* when the timer fires, UINT64_MAX: it does not */
-    struct ct_service *service;
-    struct ct_journal_file *journal; /* NULL: none */
-    bool journal_failed;             /* told once */
-    struct ct_error fenced;          /* by a newer daemon */
-    bool takeover;
-    void (*on_fenced)(void *user, const struct ct_error *why);
-    void *user;
-    struct ct_listener *listeners[CT_RDZV_LISTENERS_LIMIT];
-    char endpoints[CT_RDZV_LISTENERS_LIMIT][CT_ENDPOINT_TEXT];
-    size_t listener_count;
-    struct peer *peers; /* open connections */
-    const struct ct_clock *clock;
-    const struct ct_log *log;
-    struct ct_log_limit log_limit;
-    char key_file[PATH_MAX]; /* "": none */
-    char only_job[129];
-    bool stopping;
-    unsigned handles; /* that are not closed yet */
-    void (*stopped)(void *context);
-    void *stopped_context;
-};
-
-struct peer {
-    struct ct_rdzv_server *server;
-    struct peer *next, *prev;
-    struct ct_conn *conn;
-    uint64_t link;
-};
-
-static uint64_t now_ms(const struct ct_rdzv_server *server)
+uint64_t ct_server_now_ms(const struct ct_rdzv_server *server)
 {
     return ct_clock_mono_ms(server->clock);
 }
@@ -77,13 +29,13 @@ static void on_timer(uv_timer_t *timer);
 static void on_soon(uv_idle_t *soon);
 static void on_read(uv_check_t *read);
 
-/* Let the timer fire when the service wants it, at the latest. Firing early costs a look. */
-static void rearm(struct ct_rdzv_server *server)
+/* Firing early costs a look. */
+void ct_server_arm(struct ct_rdzv_server *server)
 {
-    uint64_t due = ct_service_deadline(server->service);
+    uint64_t due = server->service != NULL ? ct_service_deadline(server->service) : UINT64_MAX;
     if (server->stopping || due >= server->armed_ms)
         return;
-    uint64_t now = now_ms(server);
+    uint64_t now = ct_server_now_ms(server);
     server->armed_ms = due;
     (void)uv_timer_start(&server->timer, on_timer, due > now ? due - now : 0, 0);
 }
@@ -108,8 +60,9 @@ static void on_read(uv_check_t *read)
     (void)uv_idle_stop(&server->soon);
     (void)uv_check_stop(&server->read);
     server->armed_ms = UINT64_MAX;
-    ct_service_tick(server->service, now_ms(server));
-    rearm(server);
+    if (server->service != NULL)
+        ct_service_tick(server->service, ct_server_now_ms(server));
+    ct_server_arm(server);
 }
 
 /* ---- the log ---- */
@@ -119,8 +72,8 @@ static void log_event(struct ct_rdzv_server *server, enum ct_log_level level, co
                       uint64_t reason, const struct ct_error *what)
 {
     uint32_t left_out;
-    bool pass = ct_log_limit_pass(&server->log_limit, now_ms(server), reason ^ ct_hash_str(event),
-                                  &left_out);
+    bool pass = ct_log_limit_pass(&server->log_limit, ct_server_now_ms(server),
+                                  reason ^ ct_hash_str(event), &left_out);
     if (left_out > 0)
         ct_log_event(server->log, CT_LOG_WARN, "log_limit",
                      "%u lines are left out: more than %d of a kind, or %d in all, within %d s",
@@ -134,7 +87,7 @@ static void log_event(struct ct_rdzv_server *server, enum ct_log_level level, co
 static void io_send(void *context, void *peer, const struct ct_message *message)
 {
     struct ct_rdzv_server *server = context;
-    const struct peer *to = peer;
+    const struct ct_server_peer *to = peer;
     struct ct_error err = {0};
     if (server->fenced.code != 0)
         return; /* another daemon speaks for the jobs now */
@@ -148,7 +101,7 @@ static void io_send(void *context, void *peer, const struct ct_message *message)
 static void io_close(void *context, void *peer, int code, const char *sentence)
 {
     struct ct_rdzv_server *server = context;
-    const struct peer *to = peer;
+    const struct ct_server_peer *to = peer;
     struct ct_error why = {0};
     ct_error_set(&why, code, "%s: %s", ct_conn_peer(to->conn), sentence);
     log_event(server, CT_LOG_WARN, "link_closed", (uint64_t)code, &why);
@@ -158,7 +111,7 @@ static void io_close(void *context, void *peer, int code, const char *sentence)
 static bool io_is_for(void *context, void *peer, const char *job)
 {
     (void)context;
-    return ct_conn_is_for(((const struct peer *)peer)->conn, job);
+    return ct_conn_is_for(((const struct ct_server_peer *)peer)->conn, job);
 }
 
 static void io_announce(void *context, const char *job, const char *sentence)
@@ -184,87 +137,11 @@ static void io_trace(void *context, const char *job, const char *line)
     ct_buf_deinit(&clean);
 }
 
-/* ---- the journal ---- */
-
-static void on_watch(uv_timer_t *timer);
-
-static int io_persist(void *context, const void *record, size_t size, bool may_compact)
-{
-    struct ct_rdzv_server *server = context;
-    struct ct_error err = {0};
-    if (server->fenced.code != 0)
-        return CT_EFENCED;
-    int rc = ct_journal_append(server->journal,
-                               (struct ct_journal_record){record, size, may_compact}, &err);
-    if (rc == CT_EFENCED) {
-        server->fenced = err; /* told by the next look, not from inside the service */
-        (void)uv_timer_start(&server->watch, on_watch, 0, WATCH_MS);
-        return rc;
-    }
-    if ((rc != 0) != server->journal_failed)
-        ct_log_event(server->log, rc != 0 ? CT_LOG_ERROR : CT_LOG_INFO, "journal", "%s",
-                     rc != 0 ? err.text : "the journal can be written again");
-    server->journal_failed = rc != 0;
-    ct_service_set_trouble(server->service, rc != 0 ? err.text : "");
-    return rc;
-}
-
-static int on_replay(void *context, const void *record, size_t size, struct ct_error *err)
-{
-    struct ct_rdzv_server *server = context;
-    return ct_service_restore(server->service, now_ms(server), record, size, err);
-}
-
-static void on_snapshot(void *context, ct_journal_emit_fn emit, void *emit_context)
-{
-    const struct ct_rdzv_server *server = context;
-    ct_service_snapshot(server->service, emit, emit_context);
-}
-
-/* Is there a newer daemon? One that has nothing to write would not find out otherwise. */
-static void on_watch(uv_timer_t *timer)
-{
-    struct ct_rdzv_server *server = timer->data;
-    struct ct_error err = {0};
-    if (server->fenced.code == 0 && ct_journal_check(server->journal, &err) != CT_EFENCED)
-        return;
-    if (server->fenced.code == 0)
-        server->fenced = err;
-    (void)uv_timer_stop(&server->watch);
-    if (server->on_fenced != NULL)
-        server->on_fenced(server->user, &server->fenced);
-    else
-        ct_log_event(server->log, CT_LOG_ERROR, "fenced", "%s", server->fenced.text);
-}
-
-/* Read the journal and begin the next tenure, which is durable before anybody is served. */
-static int restore(struct ct_rdzv_server *server, const char *dir, struct ct_error *err)
-{
-    struct ct_journal_options options = {.dir = dir,
-                                         .takeover = server->takeover,
-                                         .replay = on_replay,
-                                         .snapshot = on_snapshot,
-                                         .context = server};
-    int rc = ct_journal_open(&server->journal, &options, err);
-    if (rc != 0)
-        return rc;
-    uint64_t epoch = ct_journal_epoch(server->journal);
-    ct_service_restored(server->service, epoch);
-    rc = ct_journal_begin(server->journal, err);
-    if (rc != 0)
-        return rc;
-    (void)uv_timer_start(&server->watch, on_watch, WATCH_MS, WATCH_MS);
-    ct_log_event(server->log, CT_LOG_INFO, "journal",
-                 "epoch %llu with %zu jobs of the journal in %s", (unsigned long long)epoch,
-                 ct_service_jobs(server->service), dir);
-    return 0;
-}
-
 /* ---- connections ---- */
 
-static struct peer *peer_of(const struct ct_conn *conn)
+static struct ct_server_peer *peer_of(const struct ct_conn *conn)
 {
-    struct peer *peer = ct_conn_user(conn);
+    struct ct_server_peer *peer = ct_conn_user(conn);
     return peer == NULL || (void *)peer->server == (void *)peer ? NULL : peer;
 }
 
@@ -290,14 +167,17 @@ static void refuse_connection(struct ct_rdzv_server *server, struct ct_conn *con
 static void on_open(struct ct_conn *conn)
 {
     struct ct_rdzv_server *server = ct_conn_user(conn);
-    struct peer *peer = calloc(1, sizeof(*peer));
-    uint64_t link = peer != NULL ? ct_service_open(server->service, peer) : 0;
-    if (link == 0) {
+    struct ct_server_peer *peer = calloc(1, sizeof(*peer));
+    uint64_t link = 0;
+    if (peer != NULL && server->service != NULL)
+        link = ct_service_open(server->service, peer);
+    if (peer == NULL || (server->service != NULL && link == 0)) {
         free(peer);
         refuse_connection(server, conn);
         return;
     }
-    *peer = (struct peer){.server = server, .next = server->peers, .conn = conn, .link = link};
+    *peer = (struct ct_server_peer){
+        .server = server, .next = server->peers, .conn = conn, .link = link};
     if (server->peers != NULL)
         server->peers->prev = peer;
     server->peers = peer;
@@ -306,16 +186,19 @@ static void on_open(struct ct_conn *conn)
 
 static void on_message(struct ct_conn *conn, const struct ct_message *message)
 {
-    struct peer *peer = peer_of(conn);
+    struct ct_server_peer *peer = peer_of(conn);
     if (peer == NULL)
         return;
     struct ct_rdzv_server *server = peer->server;
-    uint64_t link = peer->link;
+    if (server->replica != NULL && ct_server_replica_message(peer, message))
+        return;
     bool is_join = message->type == CT_MSG_JOIN;
-    ct_service_message(server->service, now_ms(server), link, message);
-    if (is_join && ct_service_has_joined(server->service, link))
+    ct_service_message(server->service, ct_server_now_ms(server), peer->link, message);
+    if (is_join && ct_service_has_joined(server->service, peer->link)) {
         ct_conn_set_frame_limit(conn, CT_WIRE_VALUE);
-    rearm(server);
+        ct_server_replica_joined(peer);
+    }
+    ct_server_arm(server);
 }
 
 static void free_when_done(struct ct_rdzv_server *server)
@@ -325,6 +208,7 @@ static void free_when_done(struct ct_rdzv_server *server)
     void (*stopped)(void *context) = server->stopped;
     void *context = server->stopped_context;
     ct_service_free(server->service);
+    ct_server_replica_free(server->replica);
     ct_journal_close(server->journal);
     free(server);
     if (stopped != NULL)
@@ -333,7 +217,7 @@ static void free_when_done(struct ct_rdzv_server *server)
 
 static void on_close(struct ct_conn *conn, const struct ct_error *why)
 {
-    struct peer *peer = peer_of(conn);
+    struct ct_server_peer *peer = peer_of(conn);
     if (peer == NULL)
         return;
     bool silent = why->code == CT_ETIMEOUT || why->code == UV_ETIMEDOUT ||
@@ -347,8 +231,9 @@ static void on_close(struct ct_conn *conn, const struct ct_error *why)
         peer->next->prev = peer->prev;
     uint64_t link = peer->link;
     free(peer);
-    ct_service_closed(server->service, now_ms(server), link, silent);
-    rearm(server);
+    if (link != 0)
+        ct_service_closed(server->service, ct_server_now_ms(server), link, silent);
+    ct_server_arm(server);
     free_when_done(server);
 }
 
@@ -379,7 +264,7 @@ static int listen_on(struct ct_rdzv_server *server, const struct ct_rdzv_server_
     if (rc != 0)
         return rc;
     struct ct_listener_options options = {
-        .conn = {.from = CT_FROM_NODE,
+        .conn = {.from = CT_FROM_NODE | (from->replica != NULL ? CT_FROM_REPLICA : 0u),
                  .key = key,
                  .frame_limit = CT_WIRE_CONTROL, /* until it has joined */
                  .queue_limit = QUEUE_BYTES,
@@ -389,13 +274,13 @@ static int listen_on(struct ct_rdzv_server *server, const struct ct_rdzv_server_
         .silent_s = SILENT_S,
         .on_refused = on_refused,
     };
-    uint64_t until = now_ms(server) + (server->takeover ? TAKEOVER_MS : 0);
+    uint64_t until = ct_server_now_ms(server) + (server->takeover ? TAKEOVER_MS : 0);
     do {
         rc = ct_listener_start(server->loop, &endpoint, &options, &callbacks, server,
                                &server->listeners[index], err);
         if (rc == CT_EINUSE && server->takeover)
             uv_sleep(TAKEOVER_POLL_MS); /* the old daemon is about to find out */
-    } while (rc == CT_EINUSE && now_ms(server) < until);
+    } while (rc == CT_EINUSE && ct_server_now_ms(server) < until);
     if (rc != 0)
         return rc;
     (void)ct_endpoint_print(ct_listener_endpoint(server->listeners[index]),
@@ -419,8 +304,38 @@ static int listen_on_all(struct ct_rdzv_server *server,
         rc = ct_net_key_load(options->key_file, &key, err);
     for (size_t i = 0; rc == 0 && i < options->listen_count; i++)
         rc = listen_on(server, options, i, options->key_file != NULL ? &key : NULL, err);
+    if (rc == 0 && options->replica != NULL)
+        rc = ct_server_replica_start(server, options->replica,
+                                     options->key_file != NULL ? &key : NULL, err);
     ct_net_key_wipe(&key);
     return rc;
+}
+
+static struct ct_service_limits limits_of(const struct ct_rdzv_server *server,
+                                          const struct ct_rdzv_server_options *options)
+{
+    return (struct ct_service_limits){
+        .jobs = options->jobs_max,
+        .links = options->links_max,
+        .only_job = options->only_job != NULL ? server->only_job : NULL,
+        .own = options->own,
+    };
+}
+
+static struct ct_service_io io_of(struct ct_rdzv_server *server,
+                                  const struct ct_rdzv_server_options *options)
+{
+    return (struct ct_service_io){
+        .context = server,
+        .send = io_send,
+        .close = io_close,
+        .is_for = io_is_for,
+        .persist = options->journal != NULL   ? ct_server_keep_on_disk
+                   : options->replica != NULL ? ct_server_keep_in_replica
+                                              : NULL,
+        .announce = io_announce,
+        .trace = server->log != NULL && server->log->level <= CT_LOG_DEBUG ? io_trace : NULL,
+    };
 }
 
 int ct_rdzv_server_start(struct ct_rdzv_server **ret_server, uv_loop_t *loop,
@@ -439,24 +354,13 @@ int ct_rdzv_server_start(struct ct_rdzv_server **ret_server, uv_loop_t *loop,
     server->user = options->user;
     if (options->only_job != NULL)
         ct_str_copy(server->only_job, sizeof(server->only_job), options->only_job);
-    struct ct_service_limits limits = {
-        .jobs = options->jobs_max,
-        .links = options->links_max,
-        .only_job = options->only_job != NULL ? server->only_job : NULL,
-        .own = options->own,
-    };
-    struct ct_service_io io = {
-        .context = server,
-        .send = io_send,
-        .close = io_close,
-        .is_for = io_is_for,
-        .persist = options->journal != NULL ? io_persist : NULL,
-        .announce = io_announce,
-        .trace = server->log != NULL && server->log->level <= CT_LOG_DEBUG ? io_trace : NULL,
-    };
-    int random = uv_random(NULL, NULL, limits.hash_key, sizeof(limits.hash_key), 0, NULL);
-    if (random == 0)
-        server->service = ct_service_new(&limits, &io, options->journal != NULL ? 0 : 1);
+    server->limits = limits_of(server, options);
+    server->io = io_of(server, options);
+    int random =
+        uv_random(NULL, NULL, server->limits.hash_key, sizeof(server->limits.hash_key), 0, NULL);
+    if (random == 0 && options->replica == NULL)
+        server->service =
+            ct_service_new(&server->limits, &server->io, options->journal != NULL ? 0 : 1);
     (void)uv_timer_init(loop, &server->timer);
     (void)uv_timer_init(loop, &server->watch);
     (void)uv_idle_init(loop, &server->soon);
@@ -464,17 +368,17 @@ int ct_rdzv_server_start(struct ct_rdzv_server **ret_server, uv_loop_t *loop,
     server->timer.data = server->watch.data = server->soon.data = server->read.data = server;
     server->handles = 4;
     int rc = 0;
-    if (server->service == NULL)
+    if (random != 0 || (server->service == NULL && options->replica == NULL))
         rc = ct_error_set(err, CT_ENOMEM, "no memory for the rendezvous");
     if (rc == 0 && options->journal != NULL)
-        rc = restore(server, options->journal, err);
+        rc = ct_server_restore(server, options->journal, err);
     if (rc == 0)
         rc = listen_on_all(server, options, err);
     if (rc != 0) {
         ct_rdzv_server_stop(server, NULL, NULL);
         return rc;
     }
-    rearm(server);
+    ct_server_arm(server);
     *ret_server = server;
     return 0;
 }
@@ -489,11 +393,15 @@ int ct_rdzv_server_reload(struct ct_rdzv_server *server, struct ct_error *err)
     return rc;
 }
 
-static void on_handle_closed(uv_handle_t *handle)
+void ct_server_handle_closed(struct ct_rdzv_server *server)
 {
-    struct ct_rdzv_server *server = handle->data;
     server->handles--;
     free_when_done(server);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+    ct_server_handle_closed(handle->data);
 }
 
 void ct_rdzv_server_stop(struct ct_rdzv_server *server, void (*stopped)(void *context),
@@ -507,10 +415,12 @@ void ct_rdzv_server_stop(struct ct_rdzv_server *server, void (*stopped)(void *co
     server->stopped_context = context;
     for (size_t i = 0; i < server->listener_count; i++)
         ct_listener_stop(server->listeners[i]);
-    for (struct peer *peer = server->peers, *next; peer != NULL; peer = next) {
+    for (struct ct_server_peer *peer = server->peers, *next; peer != NULL; peer = next) {
         next = peer->next;
         ct_conn_close(peer->conn, CT_ECLOSED, "the rendezvous stops");
     }
+    if (server->replica != NULL)
+        ct_server_replica_stop(server);
     uv_close((uv_handle_t *)&server->timer, on_handle_closed);
     uv_close((uv_handle_t *)&server->watch, on_handle_closed);
     uv_close((uv_handle_t *)&server->soon, on_handle_closed);
@@ -524,25 +434,27 @@ const char *ct_rdzv_server_endpoint(const struct ct_rdzv_server *server, size_t 
 
 size_t ct_rdzv_server_jobs(const struct ct_rdzv_server *server)
 {
-    return ct_service_jobs(server->service);
+    return server->service != NULL ? ct_service_jobs(server->service) : 0;
 }
 
 size_t ct_rdzv_server_running(const struct ct_rdzv_server *server)
 {
-    return ct_service_running(server->service);
+    return server->service != NULL ? ct_service_running(server->service) : 0;
 }
 
 size_t ct_rdzv_server_links(const struct ct_rdzv_server *server)
 {
-    return ct_service_links(server->service);
+    return server->service != NULL ? ct_service_links(server->service) : 0;
 }
 
 void ct_rdzv_server_describe(const struct ct_rdzv_server *server, struct ct_buf *out)
 {
-    ct_service_describe(server->service, out);
+    if (server->service != NULL)
+        ct_service_describe(server->service, out);
 }
 
 void ct_rdzv_server_metrics(const struct ct_rdzv_server *server, struct ct_buf *out)
 {
-    ct_service_metrics(server->service, out);
+    if (server->service != NULL)
+        ct_service_metrics(server->service, out);
 }

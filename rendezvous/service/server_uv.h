@@ -23,6 +23,17 @@ enum { CT_RDZV_LISTENERS_LIMIT = 8 };
 
 struct ct_rdzv_server;
 
+/* The record of the one job lives on several agents (rendezvous/replica). Such a server serves
+ * while it leads; at other times it tells nodes where to go. */
+struct ct_rdzv_replica_options {
+    size_t listener;   /* that others reach this one at, by its endpoint */
+    const char *host;  /* this node's name */
+    const char *meet;  /* where the job's nodes were told to meet; NULL: this one listens there */
+    uint32_t lease_ms; /* of the job's nodes */
+    const struct ct_msg_voters
+        *voters; /* who holds the record; NULL: nobody yet, this one founds it */
+};
+
 struct ct_rdzv_server_options {
     const char *listen[CT_RDZV_LISTENERS_LIMIT]; /* "host:port" (port 0: any) or "unix:/path" */
     size_t listen_count;
@@ -31,10 +42,11 @@ struct ct_rdzv_server_options {
     bool takeover;        /* take journal and address over from a daemon that still lives */
     const char *only_job; /* the one job that it serves; NULL: any */
     struct ct_id own;     /* incarnation of the agent in this process; {0, 0}: there is none */
-    uint32_t jobs_max;    /* 0: 1024 */
-    uint32_t links_max;   /* connections; 0: 65536 */
-    const struct ct_clock *clock; /* NULL: the machine's */
-    const struct ct_log *log;     /* NULL: silent */
+    const struct ct_rdzv_replica_options *replica; /* NULL: none; no journal beside it */
+    uint32_t jobs_max;                             /* 0: 1024 */
+    uint32_t links_max;                            /* connections; 0: 65536 */
+    const struct ct_clock *clock;                  /* NULL: the machine's */
+    const struct ct_log *log;                      /* NULL: silent */
 
     /* A newer daemon has taken over the journal; `why` has the sentence. This server sends nothing
      * any more and must be stopped, from the callback or later. May be NULL without a journal. */
@@ -58,6 +70,14 @@ int ct_rdzv_server_reload(struct ct_rdzv_server *server, struct ct_error *err);
 /* Close listeners and connections and free the server; `stopped` (may be NULL) is called last. */
 void ct_rdzv_server_stop(struct ct_rdzv_server *server, void (*stopped)(void *context),
                          void *context);
+
+/* Does it serve? One without a replica always does. */
+bool ct_rdzv_server_leads(const struct ct_rdzv_server *server);
+
+/* The record lives there: wait to be added to its holders, and give up any other. What to offer to
+ * the one that leads; valid as long as the server. For servers with a replica. */
+struct ct_msg_offer ct_rdzv_server_follow(struct ct_rdzv_server *server,
+                                          const struct ct_msg_voters *voters);
 
 /* Return the number of jobs, of those that are not over and have nodes, and of connections. */
 size_t ct_rdzv_server_jobs(const struct ct_rdzv_server *server);

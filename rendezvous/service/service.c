@@ -3,7 +3,6 @@
  * A link's number holds its place in the table (low 20 bits) and a serial number, so that a late
  * answer for a closed link finds nobody. */
 #include "rendezvous/service/admin.h"
-#include "rendezvous/service/records.h"
 #include "rendezvous/service/service_state.h"
 
 #include "base/assert.h"
@@ -64,6 +63,7 @@ void ct_service_free(struct ct_service *service)
         free_job(job);
     }
     free(service->links);
+    free(service->open);
     free(service);
 }
 
@@ -187,6 +187,7 @@ void ct_service_remove_job(struct ct_service *service, struct ct_service_job *jo
         at = &(*at)->next;
     *at = job->next;
     service->job_count--;
+    ct_service_forget_records(service, job);
     free_job(job);
 }
 
@@ -194,13 +195,8 @@ void ct_service_remove_job(struct ct_service *service, struct ct_service_job *jo
  */
 static void forget(struct ct_service *service, struct ct_service_job *job)
 {
-    if (service->io.persist != NULL && ct_rdzv_generation(job->core) > 0) {
-        struct ct_buf record;
-        ct_buf_init(&record, 0);
-        ct_record_write_forget(ct_rdzv_name(job->core), &record);
-        (void)service->io.persist(service->io.context, record.data, record.size, true);
-        ct_buf_deinit(&record);
-    }
+    if (service->io.persist != NULL && ct_rdzv_generation(job->core) > 0)
+        ct_service_persist_forget(service, ct_rdzv_name(job->core));
     ct_service_remove_job(service, job);
 }
 
@@ -210,11 +206,10 @@ static bool is_over(const struct ct_service_job *job)
     return ct_rdzv_phase(job->core) == CT_RDZV_CLOSED && job->links == 0;
 }
 
-/* Forget the job when nothing about it is worth keeping. */
-static void reap(struct ct_service *service, struct ct_service_job *job)
+void ct_service_reap(struct ct_service_job *job)
 {
     if (ct_rdzv_is_idle(job->core) && job->links == 0)
-        forget(service, job);
+        forget(job->service, job);
 }
 
 /* It never had a round, and nobody is connected: its nodes would begin it anew. */
@@ -547,7 +542,18 @@ void ct_service_closed(struct ct_service *service, uint64_t now_ms, uint64_t num
         return;
     ct_store_forget(job->store, number);
     ct_service_step(job, now_ms, &event);
-    reap(service, job);
+    ct_service_reap(job);
+}
+
+void ct_service_node_died(struct ct_service *service, uint64_t now_ms, uint64_t id)
+{
+    for (struct ct_service_job *job = service->jobs; job != NULL; job = job->next)
+        for (uint32_t i = 0; i < ct_rdzv_capacity(job->core); i++) {
+            const struct ct_rdzv_member *member = ct_rdzv_member(job->core, i);
+            const struct ct_rdzv_event event = {.kind = CT_RDZV_ON_DISCONNECT, .member = i};
+            if (member->state != CT_RDZV_FREE && ct_id_fold(member->id) == id)
+                ct_service_step(job, now_ms, &event);
+        }
 }
 
 /* ---- time ---- */
@@ -561,7 +567,7 @@ void ct_service_tick(struct ct_service *service, uint64_t now_ms)
         if (ct_rdzv_deadline(job->core) > now_ms)
             continue;
         ct_service_step(job, now_ms, &tick);
-        reap(service, job);
+        ct_service_reap(job);
     }
 }
 

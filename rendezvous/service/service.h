@@ -36,10 +36,13 @@ struct ct_service_io {
     /* Return whether the peer's key allows it to act for `job`. */
     bool (*is_for)(void *context, void *peer, const char *job);
 
-    /* Keep a record (see journal.h) durably before returning. 0 or a negative code. `may_compact`:
-     * the service's state holds all earlier records, so a snapshot may replace them. NULL: no
-     * journal, no state outlives the service. */
-    int (*persist)(void *context, const void *record, size_t size, bool may_compact);
+    /* Keep a record (see records.h) durably: 0 when that is done, a negative code when it cannot
+     * be, CT_SERVICE_LATER when ct_service_kept will tell with `ticket`, which grows (0: nobody
+     * wants to know). What is kept later is kept in order. `may_compact`: all that was kept before is
+     * in the service's state, so a snapshot may take its place. NULL: nothing outlives the service.
+     */
+    int (*persist)(void *context, uint64_t ticket, const void *record, size_t size,
+                   bool may_compact);
 
     /* For logs: something happened to a job, as a sentence. */
     void (*announce)(void *context, const char *job, const char *sentence);
@@ -50,7 +53,10 @@ struct ct_service_io {
     void (*trace)(void *context, const char *job, const char *line);
 };
 
-enum { CT_SERVICE_LEASE_MS = 600 * 1000 }; /* the longest that a job may ask for */
+enum {
+    CT_SERVICE_LEASE_MS = 600 * 1000, /* the longest that a job may ask for */
+    CT_SERVICE_LATER = 1,             /* of io.persist */
+};
 
 struct ct_service_limits {
     uint32_t jobs;              /* 0: 1024 */
@@ -78,6 +84,10 @@ void ct_service_snapshot(const struct ct_service *service,
                          void (*emit)(void *context, const void *record, size_t size),
                          void *context);
 
+/* The record that io.persist answered with CT_SERVICE_LATER is kept (0), or cannot be. Not from
+ * inside of io.persist. Unknown tickets change nothing. */
+void ct_service_kept(struct ct_service *service, uint64_t now_ms, uint64_t ticket, int code);
+
 /* Set, for the status, the reason why records cannot be kept now; "" when they can. */
 void ct_service_set_trouble(struct ct_service *service, const char *sentence);
 
@@ -90,6 +100,20 @@ bool ct_service_has_joined(const struct ct_service *service, uint64_t number);
 
 /* Handle a closed connection; `silent`: it was given up because the peer did not answer. */
 void ct_service_closed(struct ct_service *service, uint64_t now_ms, uint64_t number, bool silent);
+
+/* The process of a node is known to be dead, whose incarnation folds to `id` (ct_id_fold): a member
+ * that has not come back since its daemon was replaced has as long as after a closed connection. */
+void ct_service_node_died(struct ct_service *service, uint64_t now_ms, uint64_t id);
+
+/* After ct_service_restored: the node whose incarnation folds to `id` has not been heard for
+ * `silent_ms`, by who held the record beside it: its lease began then. */
+void ct_service_node_silent(struct ct_service *service, uint64_t id, uint64_t silent_ms);
+
+/* From now on this is tenure `epoch`, of the same daemon with all its links. */
+void ct_service_raise(struct ct_service *service, uint64_t epoch);
+
+/* The highest generation of its jobs; 0: no round ran, none was begun. */
+uint64_t ct_service_generation(const struct ct_service *service);
 
 /* Handle a message. */
 void ct_service_message(struct ct_service *service, uint64_t now_ms, uint64_t number,

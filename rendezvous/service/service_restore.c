@@ -5,6 +5,8 @@
 
 #include "rendezvous/core/core_state.h"
 
+#include "base/assert.h"
+
 enum { ARENA_BYTES = 64 << 20 };
 
 static int apply(struct ct_service *service, uint64_t now_ms, const struct ct_record *record,
@@ -68,6 +70,27 @@ void ct_service_restored(struct ct_service *service, uint64_t epoch)
         ct_rdzv_restored(job->core);
         ct_store_lose(job->store, ct_rdzv_roster(job->core)->generation);
     }
+}
+
+void ct_service_node_silent(struct ct_service *service, uint64_t id, uint64_t silent_ms)
+{
+    for (struct ct_service_job *job = service->jobs; job != NULL; job = job->next)
+        ct_rdzv_restored_silent(job->core, id, silent_ms);
+}
+
+void ct_service_raise(struct ct_service *service, uint64_t epoch)
+{
+    service->epoch = epoch;
+    for (struct ct_service_job *job = service->jobs; job != NULL; job = job->next)
+        job->core->epoch = epoch;
+}
+
+uint64_t ct_service_generation(const struct ct_service *service)
+{
+    uint64_t highest = 0;
+    for (const struct ct_service_job *job = service->jobs; job != NULL; job = job->next)
+        highest = CT_MAX(highest, ct_rdzv_generation(job->core));
+    return highest;
 }
 
 void ct_service_snapshot(const struct ct_service *service,

@@ -1,7 +1,5 @@
 /* Actions of a job's core become messages and records. */
 #include "rendezvous/service/admin.h"
-#include "rendezvous/service/journal.h"
-#include "rendezvous/service/records.h"
 #include "rendezvous/service/service_state.h"
 
 #include "base/assert.h"
@@ -221,23 +219,6 @@ static void send_close(struct ct_service_job *job, uint64_t link)
     send_to_members(job, link, ANY, &message);
 }
 
-/* Returns 0 or why the record was not kept. A job that ends before its first round leaves none:
- * there is nothing that a later daemon would have to know. */
-static int persist(struct ct_service_job *job, const struct ct_rdzv_action *action,
-                   bool may_compact)
-{
-    struct ct_buf record;
-    if (job->service->io.persist == NULL || ct_rdzv_generation(job->core) == 0)
-        return 0;
-    ct_buf_init(&record, CT_JOURNAL_RECORD_LIMIT);
-    ct_record_write_job(job->core, action->record, &record);
-    const struct ct_service_io *io = &job->service->io;
-    int rc =
-        record.failed ? CT_ENOMEM : io->persist(io->context, record.data, record.size, may_compact);
-    ct_buf_deinit(&record);
-    return rc;
-}
-
 static void carry_out(struct ct_service_job *job, uint64_t now_ms,
                       const struct ct_rdzv_action *action)
 {
@@ -367,7 +348,9 @@ static void step(struct ct_service_job *job, uint64_t now_ms, const struct ct_rd
         carry_out(job, now_ms, action);
         if (action->kind != CT_RDZV_DO_PERSIST)
             continue;
-        int rc = persist(job, action, is_complete(answers));
+        int rc = ct_service_persist(job, action, is_complete(answers));
+        if (rc == CT_SERVICE_LATER)
+            continue; /* ct_service_kept brings the answer */
         CT_ASSERT(answers->count < CT_RDZV_ACTIONS_LIMIT);
         answers->list[answers->count++] = (struct ct_rdzv_event){
             .kind = rc == 0 ? CT_RDZV_ON_PERSISTED : CT_RDZV_ON_PERSIST_FAILED,

@@ -1,4 +1,4 @@
-/* The private state of the service, for service.c and service_send.c only. */
+/* The private state of the service, for the files service*.c and those of operators. */
 #ifndef CT_RENDEZVOUS_SERVICE_STATE_H
 #define CT_RENDEZVOUS_SERVICE_STATE_H
 
@@ -58,6 +58,13 @@ struct ct_service_job {
     struct ct_service_cached_text cached[2]; /* for people, as JSON */
 };
 
+/* A record that is being kept: ct_service_kept tells how that ended. */
+struct ct_service_record {
+    uint64_t ticket;
+    struct ct_service_job *job; /* NULL: it is gone */
+    uint64_t seq;               /* of the record, as the job's core counts them */
+};
+
 struct ct_service {
     struct ct_service_limits limits;
     struct ct_service_io io;
@@ -71,6 +78,9 @@ struct ct_service {
     uint64_t serial;
     struct ct_service_pace pace; /* of all operators */
     char journal_trouble[512];   /* why nothing can be kept now; "": it can */
+    uint64_t ticket;             /* of the last record that was given away */
+    struct ct_service_record *open;
+    size_t open_count, open_room;
 };
 
 struct ct_service_link *ct_service_link_of(const struct ct_service *service, uint64_t number);
@@ -91,6 +101,19 @@ struct ct_service_job *ct_service_find_job(const struct ct_service *service, con
  * failure). */
 struct ct_service_job *ct_service_add_job(struct ct_service *service, struct ct_rdzv *core);
 void ct_service_remove_job(struct ct_service *service, struct ct_service_job *job);
+
+/* Forget the job when nothing about it is worth keeping. */
+void ct_service_reap(struct ct_service_job *job);
+
+/* ---- service_records.c ---- */
+
+/* Have the record kept that `action` asks for: 0, CT_SERVICE_LATER, or why it is not. */
+int ct_service_persist(struct ct_service_job *job, const struct ct_rdzv_action *action,
+                       bool may_compact);
+void ct_service_persist_forget(struct ct_service *service, const char *job);
+
+/* The job goes: nobody waits any more for records of it that are open. */
+void ct_service_forget_records(struct ct_service *service, const struct ct_service_job *job);
 
 /* ---- service_send.c ---- */
 

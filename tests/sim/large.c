@@ -176,8 +176,10 @@ static void daemon_announce(void *context, const char *job, const char *sentence
     (void)sentence;
 }
 
-static int daemon_persist(void *context, const void *record, size_t size, bool may_compact)
+static int daemon_persist(void *context, uint64_t ticket, const void *record, size_t size,
+                          bool may_compact)
 {
+    (void)ticket;
     (void)may_compact;
     struct large *large = context;
     struct ct_buf bytes;

@@ -66,6 +66,16 @@ static void on_flight_query(void *context, const struct ct_msg_flight_query *que
     recorders_reply(context, query);
 }
 
+static void on_voters(void *context, const struct ct_msg_voters *voters)
+{
+    struct node *node = context;
+    struct ct_msg_offer offer;
+
+    if (!agent_core_is_ending(&node->core) &&
+        host_offer(&node->host, &node->loop, node->job, &node->server_log, voters, &offer))
+        ct_agent_offer(node->agent, &offer);
+}
+
 static void on_closed(void *context, const struct ct_rdzv_result *result)
 {
     struct node *node = context;
@@ -129,6 +139,7 @@ const struct ct_agent_callbacks node_agent_callbacks = {
     .on_published = on_published,
     .on_drain = on_drain,
     .on_flight_query = on_flight_query,
+    .on_voters = on_voters,
     .on_closed = on_closed,
     .on_released = on_released,
     .on_link = on_link,

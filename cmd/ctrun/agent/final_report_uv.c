@@ -345,7 +345,7 @@ void show_end(struct node *node)
         report_stop(node);
     else if (node->report.error.code != 0)
         ct_log_event(&node->log, CT_LOG_ERROR, "failed", "%s", node->report.error.text);
-    else if (node->core.released && node->host.server == NULL) /* else show_staying says it */
+    else if (node->core.released && !host_leads(&node->host)) /* else show_staying says it */
         ct_log_event(&node->log, CT_LOG_INFO, "released", "%s", after_release(node));
     else if (node->report.result.code == CT_ECLOSED || node->report.result.code == CT_EREQUEUE)
         /* by its user, from another node */

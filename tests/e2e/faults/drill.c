@@ -116,12 +116,18 @@ static struct proc *start_daemon(int seat, int host, const char *takeover)
     return &it->daemon;
 }
 
+/* Hosts of their own trust each other by a key. */
+static void make_key(int host)
+{
+    if (drill.job.key[0] != '\0' || host == DRILL_HERE)
+        return;
+    cr_assert(job_make_key(&drill.job, 10));
+    drill.job.port = 29400;
+}
+
 struct proc *drill_daemon(int host)
 {
-    if (!drill.started && host != DRILL_HERE) {
-        cr_assert(job_make_key(&drill.job, 10));
-        drill.job.port = 29400;
-    }
+    make_key(host);
     drill.started = true;
     return start_daemon(drill.seat, host, "--takeover=no");
 }
@@ -157,6 +163,7 @@ struct proc *drill_node_as(int index, int rank, int host, const struct drill_job
         .program = job->program != NULL ? job->program : drill.sleeper,
     };
 
+    make_key(host);
     (void)snprintf(node_rank, sizeof node_rank, "%d", rank);
     words_append(&options, own);
     words_append(&options, job->options);

@@ -206,9 +206,10 @@ static bool on_is_for(void *context, void *peer, const char *job)
     return true;
 }
 
-static int on_persist(void *context, const void *record, size_t size, bool may_compact)
+static int on_persist(void *context, uint64_t ticket, const void *record, size_t size, bool may_compact)
 {
     struct world *world = context;
+    (void)ticket;
     (void)may_compact;
     ct_journal_frame(&world->tail, record, size, &world->journal);
     return 0;
@@ -361,7 +362,7 @@ Test(journal, a_node_that_does_not_come_back_is_lost_after_its_lease_and_the_gra
 
 static void emit_record(void *context, const void *record, size_t size)
 {
-    (void)on_persist(context, record, size, true);
+    (void)on_persist(context, 0, record, size, true);
 }
 
 Test(journal, publications_and_cordons_are_known_to_the_next_daemon)

@@ -229,14 +229,62 @@ static void set_endpoint(struct host *host)
     (void)ct_endpoint_print(&served, host->endpoint);
 }
 
+/* The options of a server of several nodes, without what it listens on. */
+static struct ct_rdzv_server_options options_of(const struct host *host, const struct job *job,
+                                                const struct ct_log *log)
+{
+    return (struct ct_rdzv_server_options){
+        .key_file = job->cfg.launch.key_file[0] != '\0' ? job->cfg.launch.key_file : NULL,
+        .only_job = job->cfg.launch.rdzv_id,
+        .links_max = links_allowed(job),
+        .own = host->id,
+        .log = log,
+    };
+}
+
+/* Any port of the address at which others reach this node. */
+static const char *own_port(const struct host *host, char text[CT_ENDPOINT_TEXT])
+{
+    struct ct_endpoint own = {.port = 0};
+
+    (void)ct_str_copy(own.host, sizeof own.host, host->address);
+    return ct_endpoint_print(&own, text);
+}
+
+/* At the endpoint; and where other holders of the record reach this one, which is no place that a
+ * ctrun started later could take. */
+static int serve(struct host *host, uv_loop_t *loop, const struct job *job,
+                 const struct ct_log *log, struct ct_error *err)
+{
+    struct ct_rdzv_server_options options = options_of(host, job, log);
+    const struct ct_rdzv_replica_options replica = {
+        .listener = 1, .host = job->host, .lease_ms = (uint32_t)job->cfg.launch.lease_ms};
+    char path[LOCAL_SOCKET_BYTES], local[LOCAL_SOCKET_BYTES + 8], own[CT_ENDPOINT_TEXT];
+
+    options.listen[0] = host->endpoint;
+    options.listen[1] = own_port(host, own);
+    options.listen_count = 2;
+    options.replica = &replica;
+    if (local_socket_path(job->env, path, NULL) == 0) { /* for commands on this machine, if it can be had */
+        (void)snprintf(local, sizeof local, "unix:%s", path);
+        options.listen[options.listen_count++] = local;
+    }
+    int rc = ct_rdzv_server_start(&host->server, loop, &options, err);
+    host->replicated = rc == 0;
+    if (rc == 0)
+        return 0;
+    /* It may be the second address that is not to be had: then the rendezvous is this host's alone.
+     */
+    options.replica = NULL;
+    options.listen[1] = options.listen[2];
+    options.listen_count--;
+    *err = (struct ct_error){0};
+    return ct_rdzv_server_start(&host->server, loop, &options, err);
+}
+
 static int start_among(struct host *host, uv_loop_t *loop, const struct job *job,
                        const struct ct_log *log, struct ct_error *err)
 {
-    struct ct_rdzv_server_options options = {.listen_count = 1,
-                                             .only_job = job->cfg.launch.rdzv_id,
-                                             .links_max = links_allowed(job),
-                                             .own = host->id,
-                                             .log = log};
     struct ct_endpoint endpoint = {.port = 0};
     struct ct_error bind_error = {0};
     int rc = read_endpoints(job, &endpoint, host->endpoint, err);
@@ -251,15 +299,7 @@ static int start_among(struct host *host, uv_loop_t *loop, const struct job *job
         name_means_loopback(&endpoint, host->address))
         leave_loopback(host, &endpoint, job->slurm);
     warn_of_loopback(&endpoint, host->address, log);
-    char path[LOCAL_SOCKET_BYTES], local[LOCAL_SOCKET_BYTES + 8];
-    options.listen[0] = host->endpoint;
-    if (local_socket_path(job->env, path, NULL) ==
-        0) { /* for commands on this machine, if it can be had */
-        (void)snprintf(local, sizeof local, "unix:%s", path);
-        options.listen[options.listen_count++] = local;
-    }
-    options.key_file = job->cfg.launch.key_file[0] != '\0' ? job->cfg.launch.key_file : NULL;
-    rc = ct_rdzv_server_start(&host->server, loop, &options, &bind_error);
+    rc = serve(host, loop, job, log, &bind_error);
     if (rc == CT_EUNAVAILABLE || rc == CT_EINUSE) {
         host->unbound = bind_error;
         return 0;
@@ -268,6 +308,37 @@ static int start_among(struct host *host, uv_loop_t *loop, const struct job *job
         return ct_error_set(err, rc, "%s", bind_error.text);
     set_endpoint(host);
     return 0;
+}
+
+bool host_offer(struct host *host, uv_loop_t *loop, const struct job *job, const struct ct_log *log,
+                const struct ct_msg_voters *voters, struct ct_msg_offer *ret_offer)
+{
+    struct ct_rdzv_server_options options = options_of(host, job, log);
+    const struct ct_rdzv_replica_options replica = {
+        .host = job->host,
+        .meet = host->endpoint,
+        .lease_ms = (uint32_t)job->cfg.launch.lease_ms,
+        .voters = voters,
+    };
+    char own[CT_ENDPOINT_TEXT];
+    struct ct_error err = {0};
+
+    if (host->server == NULL) {
+        options.listen[options.listen_count++] = own_port(host, own);
+        options.replica = &replica;
+        host->replicated = ct_rdzv_server_start(&host->server, loop, &options, &err) == 0;
+        if (!host->replicated)
+            ct_log_event(log, CT_LOG_DEBUG, "replica", "this host cannot hold the record: %s",
+                         err.text);
+    }
+    if (host->replicated)
+        *ret_offer = ct_rdzv_server_follow(host->server, voters);
+    return host->replicated;
+}
+
+bool host_leads(const struct host *host)
+{
+    return host->server != NULL && ct_rdzv_server_leads(host->server);
 }
 
 int host_start(struct host *host, uv_loop_t *loop, const struct job *job, const struct ct_log *log,

@@ -7,7 +7,10 @@
  *   otherwise            bind the endpoint: the node that succeeds hosts; when the address is taken
  *                        or is another machine's, join the listener there (a ctrund, another ctrun)
  *
- * Names are never compared: whether the bind succeeds decides. */
+ * Names are never compared: whether the bind succeeds decides.
+ *
+ * The rendezvous of several nodes is not its host's alone: the record of the job lives on two to
+ * five of them (rendezvous/replica), and each node offers to hold it. Then the host may die. */
 #ifndef CT_CTRUN_AGENT_HOST_UV_H
 #define CT_CTRUN_AGENT_HOST_UV_H
 
@@ -21,11 +24,20 @@ struct host {
     char address[64];              /* at which other nodes reach this one */
     struct ct_id id;               /* of this node's agent, by which its own server knows it */
     struct ct_error unbound;       /* why it is not hosted here, when that was tried */
+    bool replicated;               /* the server here may hold the record beside others */
 };
 
 /* Start the rendezvous server of this node. 0; CT_EAUTH (beyond loopback without a key), CT_EUSAGE,
  * or the error of ct_rdzv_server_start. */
 int host_start(struct host *host, uv_loop_t *loop, const struct job *job, const struct ct_log *log,
                struct ct_error *err);
+
+/* The rendezvous is another node's, which asks who could hold the record of the job: begin to listen
+ * for that, and say where. False when this node cannot. */
+bool host_offer(struct host *host, uv_loop_t *loop, const struct job *job, const struct ct_log *log,
+                const struct ct_msg_voters *voters, struct ct_msg_offer *ret_offer);
+
+/* Does the rendezvous of the job run here now? */
+bool host_leads(const struct host *host);
 
 #endif

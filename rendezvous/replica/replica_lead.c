@@ -1,0 +1,433 @@
+/* What a leader does: it sends each replica what that lacks, and commits what a majority holds. */
+#include "rendezvous/replica/replica_state.h"
+
+#include "base/assert.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SEND_BYTES = 1 << 20, /* of entries in a message, the first whatever its size */
+    SEND_ENTRIES = 1024,
+    HEARTBEATS = 5, /* in an election's time */
+};
+
+/* ---- peers ---- */
+
+static struct replica_peer *peer_of(struct ct_replica *replica, uint64_t id)
+{
+    for (uint32_t i = 0; i < replica->peer_count; i++)
+        if (replica->peers[i].id == id)
+            return &replica->peers[i];
+    return NULL;
+}
+
+static void peer_add(struct ct_replica *replica, uint64_t id)
+{
+    if (id != replica->id && !peer_of(replica, id)) {
+        CT_ASSERT(replica->peer_count < CT_REPLICA_SERVERS + 1);
+        replica->peers[replica->peer_count++] =
+            (struct replica_peer){.id = id, .next = replica_log_last(&replica->log) + 1};
+    }
+}
+
+/* Those that vote as of the newest entry, and the one that is being added. */
+static void look_up_peers(struct ct_replica *replica, struct replica_servers *ret_servers)
+{
+    replica_log_servers(&replica->log, replica_log_last(&replica->log), ret_servers);
+    for (uint32_t i = 0; i < replica->peer_count;)
+        if (replica_servers_have(ret_servers, replica->peers[i].id) ||
+            replica->peers[i].id == replica->adding.id)
+            i++;
+        else
+            replica->peers[i] = replica->peers[--replica->peer_count];
+    for (uint32_t i = 0; i < ret_servers->count; i++)
+        peer_add(replica, ret_servers->list[i].id);
+    if (replica->adding.id)
+        peer_add(replica, replica->adding.id);
+}
+
+/* ---- sending ---- */
+
+static void send_snapshot(struct ct_replica *replica, struct replica_peer *peer,
+                          const char *address)
+{
+    struct ct_wire_replica_server list[CT_REPLICA_SERVERS];
+    struct replica_servers servers;
+    size_t bytes = ct_replica_map_bytes(&replica->map);
+    unsigned char *data;
+
+    if (peer->snapshot_ms && replica->now_ms < peer->snapshot_ms + replica->election_ms)
+        return; /* it is under way */
+    data = bytes <= CT_WIRE_VALUE_BYTES - 8192 ? malloc(bytes + 1) : NULL;
+    if (!data)
+        return;
+    ct_replica_map_write(&replica->map, data);
+    replica_log_servers(&replica->log, replica->committed, &servers);
+    for (uint32_t i = 0; i < servers.count; i++) {
+        list[i] = (struct ct_wire_replica_server){.id = servers.list[i].id,
+                                                  .address = servers.list[i].address};
+    }
+    peer->snapshot_ms = replica->now_ms;
+    replica_send(replica, peer->id, address,
+                 &(struct ct_message){
+                     .type = CT_MSG_SNAPSHOT,
+                     .snapshot = {.term = replica->term,
+                                  .sender = replica_sender(replica, peer->id),
+                                  .last_index = replica->committed,
+                                  .last_term = replica_log_term(&replica->log, replica->committed),
+                                  .servers = {list, servers.count},
+                                  .data = {data, bytes}}});
+    free(data);
+}
+
+static void send_entries(struct ct_replica *replica, struct replica_peer *peer, const char *address)
+{
+    struct ct_wire_replica_entry list[SEND_ENTRIES];
+    const struct replica_log *log = &replica->log;
+    uint64_t previous = peer->next - 1, next = peer->next;
+    uint32_t count = 0;
+    size_t bytes = 0;
+
+    for (; next <= replica_log_last(log) && count < SEND_ENTRIES; next++) {
+        const struct replica_entry *entry = replica_log_at(log, next);
+
+        if (count > 0 && bytes + entry->size > SEND_BYTES)
+            break;
+        bytes += entry->size;
+        list[count++] = (struct ct_wire_replica_entry){
+            .term = entry->term, .type = (uint8_t)entry->type, .data = {entry->data, entry->size}};
+    }
+    peer->waits = !peer->streams;
+    if (peer->streams)
+        peer->next = next;
+    replica_send(replica, peer->id, address,
+                 &(struct ct_message){.type = CT_MSG_APPEND,
+                                      .append = {.term = replica->term,
+                                                 .sender = replica_sender(replica, peer->id),
+                                                 .previous_index = previous,
+                                                 .previous_term = replica_log_term(log, previous),
+                                                 .committed = replica->committed,
+                                                 .stamp = replica->now_ms,
+                                                 .echo = peer->stamp,
+                                                 .entries = {list, count}}});
+}
+
+static const char *address_of(const struct ct_replica *replica,
+                              const struct replica_servers *servers, uint64_t id)
+{
+    for (uint32_t i = 0; i < servers->count; i++)
+        if (servers->list[i].id == id)
+            return servers->list[i].address;
+    return replica->adding.address;
+}
+
+void replica_lead_send(struct ct_replica *replica, bool heartbeat)
+{
+    struct replica_servers servers;
+
+    look_up_peers(replica, &servers);
+    for (uint32_t i = 0; i < replica->peer_count; i++) {
+        struct replica_peer *peer = &replica->peers[i];
+        const char *address = address_of(replica, &servers, peer->id);
+
+        if (peer->next <= replica->log.base_index)
+            send_snapshot(replica, peer, address);
+        else if (heartbeat || (!peer->waits && peer->next <= replica_log_last(&replica->log)))
+            send_entries(replica, peer, address);
+    }
+}
+
+/* ---- committing ---- */
+
+/* The highest index that a majority of the voters holds. */
+static uint64_t held_by_majority(struct ct_replica *replica)
+{
+    struct replica_servers servers;
+    uint64_t match[CT_REPLICA_SERVERS];
+    uint32_t count = 0;
+
+    look_up_peers(replica, &servers);
+    for (uint32_t i = 0; i < servers.count; i++) {
+        uint64_t id = servers.list[i].id, held;
+        uint32_t at = count++;
+
+        held = id == replica->id ? replica_log_last(&replica->log) : peer_of(replica, id)->match;
+        for (; at > 0 && match[at - 1] < held; at--)
+            match[at] = match[at - 1];
+        match[at] = held;
+    }
+    return match[count / 2]; /* the highest first: more than half hold this one */
+}
+
+/* An entry of an older term may be lost although a majority holds it (section 3.6.2 of the
+ * dissertation); one of this term seals all before it. */
+static void commit_what_is_held(struct ct_replica *replica)
+{
+    uint64_t index = held_by_majority(replica);
+
+    if (index > replica->committed && replica_log_term(&replica->log, index) == replica->term)
+        replica_commit(replica, index);
+}
+
+/* ---- the voters ---- */
+
+static void change_over(struct ct_replica *replica, int code)
+{
+    replica->changed = true;
+    replica->change_code = code;
+    replica->adding.id = 0;
+    replica->change_index = 0;
+}
+
+static bool append_servers(struct ct_replica *replica, const struct replica_servers *servers)
+{
+    unsigned char data[REPLICA_SERVERS_BYTES];
+    size_t size = replica_servers_write(servers, data, sizeof data);
+
+    replica->change_index =
+        replica_log_append(&replica->log, replica->term, REPLICA_SERVERS, data, size, 0);
+    return replica->change_index != 0;
+}
+
+/* The new replica holds all but the last entries: it votes from now on. */
+static void promote(struct ct_replica *replica)
+{
+    struct replica_peer *peer = replica->adding.id ? peer_of(replica, replica->adding.id) : NULL;
+    struct replica_servers servers;
+
+    if (!peer || replica->change_index || peer->match == 0 || peer->match < replica->committed)
+        return;
+    replica_log_servers(&replica->log, replica_log_last(&replica->log), &servers);
+    servers.list[servers.count++] = replica->adding;
+    if (!append_servers(replica, &servers)) {
+        change_over(replica, CT_ENOMEM);
+        return;
+    }
+    replica->adding.id = 0;
+    replica_lead_send(replica, false);
+}
+
+bool replica_lead_alone(struct ct_replica *replica)
+{
+    unsigned char data[REPLICA_SERVERS_BYTES];
+    struct replica_servers self = {.count = 1, .list[0].id = replica->id};
+
+    memcpy(self.list[0].address, replica->address, sizeof replica->address);
+    if (replica->changing && !replica->changed)
+        change_over(replica, CT_EFENCED);
+    replica->adding.id = 0;
+    return replica_log_append(&replica->log, replica->term, REPLICA_SERVERS, data,
+                              replica_servers_write(&self, data, sizeof data), 0) != 0;
+}
+
+static void look_after_change(struct ct_replica *replica)
+{
+    if (!replica->changing || replica->changed)
+        return;
+    promote(replica);
+    if (replica->change_index && replica->committed >= replica->change_index)
+        change_over(replica, 0);
+    else if (replica->adding.id && replica->now_ms >= replica->adding_until_ms)
+        change_over(replica, CT_ETIMEOUT);
+}
+
+/* A leader that is no voter any more goes when a majority of the others knows. */
+static void leave_if_removed(struct ct_replica *replica)
+{
+    struct replica_servers servers;
+    uint64_t since = replica_log_servers(&replica->log, replica_log_last(&replica->log), &servers);
+
+    if (since <= replica->committed && !replica_servers_have(&servers, replica->id))
+        replica_follow(replica, replica->term, 0);
+}
+
+static int begin_change(struct ct_replica *replica, uint64_t now_ms)
+{
+    replica->now_ms = now_ms;
+    if (!replica->serves || replica->role != REPLICA_LEADER)
+        return CT_EFENCED;
+    if (replica->changing)
+        return CT_EINUSE;
+    return 0;
+}
+
+int ct_replica_add(struct ct_replica *replica, uint64_t now_ms, uint64_t id, const char *address)
+{
+    struct replica_servers servers;
+    int code = begin_change(replica, now_ms);
+
+    if (code)
+        return code;
+    replica_log_servers(&replica->log, replica_log_last(&replica->log), &servers);
+    if (id == 0 || strlen(address) >= CT_REPLICA_ADDRESS_BYTES ||
+        servers.count == CT_REPLICA_SERVERS || replica_servers_have(&servers, id))
+        return CT_ELIMIT;
+    replica->changing = true;
+    replica->adding.id = id;
+    memcpy(replica->adding.address, address, strlen(address) + 1);
+    replica->adding_until_ms = now_ms + 3 * (uint64_t)replica->election_ms;
+    replica_lead_send(replica, false);
+    return 0;
+}
+
+int ct_replica_remove(struct ct_replica *replica, uint64_t now_ms, uint64_t id)
+{
+    struct replica_servers servers, left = {0};
+    int code = begin_change(replica, now_ms);
+
+    if (code)
+        return code;
+    replica_log_servers(&replica->log, replica_log_last(&replica->log), &servers);
+    for (uint32_t i = 0; i < servers.count; i++)
+        if (servers.list[i].id != id)
+            left.list[left.count++] = servers.list[i];
+    if (left.count == servers.count || left.count == 0)
+        return CT_ENOTFOUND;
+    if (!append_servers(replica, &left))
+        return CT_ENOMEM;
+    replica->changing = true;
+    replica_lead_send(replica, false);
+    commit_what_is_held(replica);
+    return 0;
+}
+
+int ct_replica_yield(struct ct_replica *replica, uint64_t now_ms, uint64_t id)
+{
+    struct replica_servers servers;
+    const struct replica_peer *best = NULL;
+
+    replica->now_ms = now_ms;
+    if (replica->role != REPLICA_LEADER)
+        return CT_EFENCED;
+    look_up_peers(replica, &servers);
+    for (uint32_t i = 0; i < replica->peer_count; i++) {
+        const struct replica_peer *peer = &replica->peers[i];
+
+        if (replica_servers_have(&servers, peer->id) && (id == 0 || id == peer->id) &&
+            (!best || peer->match > best->match))
+            best = peer; /* what it lacks is on its way to it, before the order */
+    }
+    if (!best)
+        return CT_ENOTFOUND;
+    replica_lead_send(replica, false);
+    replica_send(replica, best->id, address_of(replica, &servers, best->id),
+                 &(struct ct_message){.type = CT_MSG_TAKE_LEAD,
+                                      .take_lead = {.term = replica->term,
+                                                    .sender = replica_sender(replica, best->id)}});
+    return 0;
+}
+
+/* ---- the lead ---- */
+
+void replica_lead_begin(struct ct_replica *replica)
+{
+    uint64_t first = replica_log_append(&replica->log, replica->term, REPLICA_LEAD, NULL, 0, 0);
+
+    if (first == 0) { /* no memory: another shall lead */
+        replica_follow(replica, replica->term, 0);
+        return;
+    }
+    replica->role = REPLICA_LEADER;
+    replica->led_term = replica->term;
+    replica->leader = replica->id;
+    replica->lead_index = first;
+    replica->peer_count = 0;
+    replica->quorum_ms = replica->now_ms;
+    replica->deadline_ms = replica->now_ms + replica->election_ms / HEARTBEATS;
+    replica_lead_send(replica, true);
+    commit_what_is_held(replica);
+}
+
+void replica_lead_end(struct ct_replica *replica)
+{
+    for (uint64_t i = replica->committed + 1; i <= replica_log_last(&replica->log); i++) {
+        struct replica_entry *entry = replica_log_at(&replica->log, i);
+
+        if (entry->number) {
+            replica->failed[replica->failed_count++] = entry->number;
+            entry->number = 0;
+        }
+    }
+    if (replica->changing && !replica->changed)
+        change_over(replica, CT_EFENCED);
+    replica->peer_count = 0;
+}
+
+void replica_lead_answer(struct ct_replica *replica, const struct ct_msg_appended *answer)
+{
+    struct replica_peer *peer = peer_of(replica, answer->sender.id);
+    uint64_t last = replica_log_last(&replica->log);
+
+    if (!peer || (!answer->rejected && answer->last_index > last))
+        return;
+    peer->heard_ms = replica->now_ms;
+    peer->asked_ms = CT_MAX(peer->asked_ms, answer->echo);
+    peer->stamp = CT_MAX(peer->stamp, answer->stamp);
+    if (!answer->rejected) {
+        peer->match = CT_MAX(peer->match, answer->last_index);
+        peer->next = CT_MAX(peer->next, peer->match + 1);
+        peer->streams = true;
+        peer->waits = false;
+        commit_what_is_held(replica);
+    } else if (answer->previous_index > peer->match &&
+               (peer->streams || answer->previous_index == peer->next - 1)) {
+        /* what was sent meanwhile will be rejected too: those answers are too late to count */
+        peer->next =
+            CT_MAX(CT_MIN(answer->previous_index, answer->last_index + 1), peer->match + 1);
+        peer->streams = false;
+        peer->waits = false;
+        peer->snapshot_ms = 0;
+    }
+    look_after_change(replica);
+    replica_lead_send(replica, false);
+    leave_if_removed(replica);
+}
+
+static bool majority_is_near(struct ct_replica *replica)
+{
+    struct replica_servers servers;
+    uint32_t near = 0;
+
+    look_up_peers(replica, &servers);
+    for (uint32_t i = 0; i < servers.count; i++) {
+        const struct replica_peer *peer = peer_of(replica, servers.list[i].id);
+
+        near += servers.list[i].id == replica->id ||
+                (peer && peer->heard_ms && peer->heard_ms + replica->election_ms > replica->now_ms);
+    }
+    return 2 * near > servers.count;
+}
+
+bool replica_majority_follows(struct ct_replica *replica)
+{
+    struct replica_servers servers;
+    uint32_t count = 0;
+
+    look_up_peers(replica, &servers);
+    for (uint32_t i = 0; i < servers.count; i++) {
+        const struct replica_peer *peer = peer_of(replica, servers.list[i].id);
+
+        count +=
+            servers.list[i].id == replica->id ||
+            (peer && peer->asked_ms && replica->now_ms < peer->asked_ms + replica->election_ms);
+    }
+    return 2 * count > servers.count;
+}
+
+void replica_lead_tick(struct ct_replica *replica)
+{
+    if (majority_is_near(replica)) {
+        replica->quorum_ms = replica->now_ms;
+    } else if (replica->now_ms >= replica->quorum_ms + replica->election_ms) {
+        replica_follow(replica, replica->term, 0);
+        return;
+    }
+    if (replica->now_ms >= replica->deadline_ms) {
+        replica->deadline_ms = replica->now_ms + replica->election_ms / HEARTBEATS;
+        replica_lead_send(replica, true);
+    }
+    commit_what_is_held(replica);
+    look_after_change(replica);
+    leave_if_removed(replica);
+}

@@ -1,0 +1,255 @@
+/* See replica_links_uv.h. */
+#include "rendezvous/service/replica_links_uv.h"
+
+#include "base/assert.h"
+#include "base/str.h"
+#include "net/conn_uv.h"
+
+#include <stdlib.h>
+
+enum {
+    RETRY_MS = 200,    /* between two tries to reach one that is not reachable */
+    CONNECT_MS = 3000, /* one try */
+    UNUSED_MS = 10000, /* until one that is no voter is closed */
+    BRIEF_MS = 100,    /* a connection that was closed so soon was not wanted there */
+    QUEUE_BYTES = 2 * CT_WIRE_VALUE,
+};
+
+struct link {
+    struct ct_replica_links *links;
+    struct link *next;
+    uint64_t id;
+    char address[CT_REPLICA_ADDRESS_BYTES];
+    struct ct_conn *conn; /* NULL: none */
+    bool is_open;
+    bool was_open;      /* ever: it listens at this address, then */
+    bool wanted;        /* it votes */
+    uint64_t opened_ms; /* the last time */
+    uint64_t dial_ms;   /* no connection: when the next is tried */
+    uint64_t used_ms;
+};
+
+struct ct_replica_links {
+    struct ct_replica_links_options options;
+    uv_timer_t timer;
+    struct link *list;
+    void (*closed)(void *context);
+    void *closed_context;
+};
+
+static uint64_t now_ms(const struct ct_replica_links *links)
+{
+    return ct_clock_mono_ms(links->options.clock);
+}
+
+struct ct_message ct_replica_hello(const char *job, const char *host, struct ct_id incarnation)
+{
+    return (struct ct_message){.type = CT_MSG_HELLO,
+                               .hello = {.protocol = CT_WIRE_PROTOCOL,
+                                         .job = job,
+                                         .host = host,
+                                         .incarnation = incarnation,
+                                         .role = "replica"}};
+}
+
+/* ---- one of them ---- */
+
+static struct link *find(const struct ct_replica_links *links, uint64_t id)
+{
+    struct link *link = links->list;
+
+    while (link != NULL && link->id != id)
+        link = link->next;
+    return link;
+}
+
+static void drop(struct link *link)
+{
+    struct link **at = &link->links->list;
+
+    while (*at != link)
+        at = &(*at)->next;
+    *at = link->next;
+    if (link->conn != NULL) {
+        ct_conn_set_user(link->conn, NULL);
+        ct_conn_close(link->conn, 0, NULL);
+    }
+    free(link);
+}
+
+static void on_timer(uv_timer_t *timer);
+
+static void arm(struct ct_replica_links *links)
+{
+    uint64_t due = UINT64_MAX, now = now_ms(links);
+
+    for (const struct link *link = links->list; link != NULL; link = link->next)
+        if (link->conn == NULL)
+            due = CT_MIN(due, link->dial_ms);
+    if (due == UINT64_MAX)
+        (void)uv_timer_stop(&links->timer);
+    else
+        (void)uv_timer_start(&links->timer, on_timer, due > now ? due - now : 0, 0);
+}
+
+static void on_open(struct ct_conn *conn)
+{
+    struct link *link = ct_conn_user(conn);
+
+    if (link == NULL)
+        return;
+    const struct ct_replica_links_options *o = &link->links->options;
+    const struct ct_message hello = ct_replica_hello(o->job, o->host, o->incarnation);
+
+    link->is_open = link->was_open = true;
+    link->opened_ms = now_ms(link->links);
+    (void)ct_conn_send(conn, &hello, NULL);
+    o->on_open(o->context, link->id);
+}
+
+/* What comes back is a refusal at most, and the end says as much. */
+static void on_message(struct ct_conn *conn, const struct ct_message *message)
+{
+    (void)conn;
+    (void)message;
+}
+
+static void on_close(struct ct_conn *conn, const struct ct_error *why)
+{
+    struct link *link = ct_conn_user(conn);
+
+    if (link == NULL)
+        return;
+    struct ct_replica_links *links = link->links;
+    uint64_t now = now_ms(links), id = link->id;
+    bool is_dead = !link->is_open && link->was_open && why->code == UV_ECONNREFUSED;
+    bool at_once = link->is_open && why->code == CT_ECLOSED && now - link->opened_ms >= BRIEF_MS;
+
+    link->conn = NULL;
+    link->is_open = false;
+    link->dial_ms = at_once ? now : now + RETRY_MS;
+    if (is_dead) {
+        drop(link);
+        links->options.on_died(links->options.context, id);
+    }
+    arm(links);
+}
+
+static void dial(struct link *link)
+{
+    static const struct ct_conn_callbacks callbacks = {
+        .on_open = on_open, .on_message = on_message, .on_close = on_close};
+    struct ct_replica_links *links = link->links;
+    struct ct_conn_options options = {
+        .from = CT_FROM_SERVER | CT_FROM_REPLICA,
+        .key = links->options.key,
+        .job = links->options.job,
+        .queue_limit = QUEUE_BYTES,
+        .connect_ms = CONNECT_MS,
+        .once = true,
+        .seed = link->id,
+    };
+    struct ct_endpoint endpoint;
+
+    link->dial_ms = now_ms(links) + RETRY_MS; /* should it not even begin */
+    if (ct_endpoint_parse(link->address, -1, &endpoint, NULL) != 0 ||
+        ct_conn_connect(links->options.loop, &endpoint, &options, &callbacks, link, &link->conn,
+                        NULL) != 0)
+        link->conn = NULL;
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct ct_replica_links *links = timer->data;
+
+    for (struct link *link = links->list; link != NULL; link = link->next)
+        if (link->conn == NULL && link->dial_ms <= now_ms(links))
+            dial(link);
+    arm(links);
+}
+
+static struct link *add(struct ct_replica_links *links, uint64_t id, const char *address)
+{
+    struct link *link = calloc(1, sizeof *link);
+
+    if (link == NULL)
+        return NULL;
+    *link = (struct link){.links = links, .next = links->list, .id = id};
+    (void)ct_str_copy(link->address, sizeof link->address, address);
+    link->used_ms = now_ms(links);
+    links->list = link;
+    dial(link);
+    arm(links);
+    return link;
+}
+
+/* ---- all of them ---- */
+
+struct ct_replica_links *ct_replica_links_new(const struct ct_replica_links_options *options)
+{
+    struct ct_replica_links *links = calloc(1, sizeof *links);
+
+    if (links == NULL)
+        return NULL;
+    links->options = *options;
+    (void)uv_timer_init(options->loop, &links->timer);
+    links->timer.data = links;
+    return links;
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+    struct ct_replica_links *links = handle->data;
+    void (*closed)(void *context) = links->closed;
+    void *context = links->closed_context;
+
+    free(links);
+    closed(context);
+}
+
+void ct_replica_links_free(struct ct_replica_links *links, void (*closed)(void *context),
+                           void *context)
+{
+    while (links->list != NULL)
+        drop(links->list);
+    links->closed = closed;
+    links->closed_context = context;
+    uv_close((uv_handle_t *)&links->timer, on_timer_closed);
+}
+
+void ct_replica_links_want(struct ct_replica_links *links, const struct ct_replica_server *list,
+                           size_t count)
+{
+    uint64_t now = now_ms(links);
+
+    for (struct link *link = links->list; link != NULL; link = link->next)
+        link->wanted = false;
+    for (size_t i = 0; i < count; i++) {
+        struct link *link = find(links, list[i].id);
+
+        if (link == NULL)
+            link = add(links, list[i].id, list[i].address);
+        if (link != NULL)
+            link->wanted = true;
+    }
+    for (struct link *link = links->list, *next; link != NULL; link = next) {
+        next = link->next;
+        if (!link->wanted && now - link->used_ms >= UNUSED_MS)
+            drop(link);
+    }
+    arm(links);
+}
+
+void ct_replica_links_send(struct ct_replica_links *links, uint64_t id, const char *address,
+                           const struct ct_message *message)
+{
+    struct link *link = find(links, id);
+
+    if (link == NULL)
+        link = add(links, id, address);
+    if (link == NULL)
+        return;
+    link->used_ms = now_ms(links);
+    if (link->is_open)
+        (void)ct_conn_send(link->conn, message, NULL);
+}

@@ -1,0 +1,51 @@
+/* The connections of a replica to others, one a direction: each sends on those that it has dialled
+ * itself, and reads on those that its listener has accepted.
+ *
+ *      dialled -> open -> closed by the other end -> dialled once more -> refused: it is dead
+ *                            silent, or not reachable -> dialled again and again
+ *
+ * A living kernel that refuses a connection to where a process listened proves that the process is
+ * gone, for it listens as long as it lives. Silence proves nothing.
+ *
+ * All on the loop's thread; callbacks come from the loop. */
+#ifndef CT_RENDEZVOUS_SERVICE_REPLICA_LINKS_UV_H
+#define CT_RENDEZVOUS_SERVICE_REPLICA_LINKS_UV_H
+
+#include "base/clock.h"
+#include "net/key.h"
+#include "rendezvous/replica/replica.h"
+
+#include <uv.h>
+
+struct ct_replica_links;
+
+struct ct_replica_links_options {
+    uv_loop_t *loop;
+    const struct ct_clock *clock;
+    const struct ct_key *key; /* NULL: none; outlives the links */
+    const char *job, *host;   /* of HELLO; they outlive the links */
+    struct ct_id incarnation; /* likewise */
+    void *context;
+    void (*on_open)(void *context, uint64_t id); /* what was sent before is lost */
+    void (*on_died)(void *context, uint64_t id); /* its process is known to be dead */
+};
+
+/* No links; NULL without memory. */
+struct ct_replica_links *ct_replica_links_new(const struct ct_replica_links_options *options);
+
+/* Close all of them; `closed` is called last. */
+void ct_replica_links_free(struct ct_replica_links *links, void (*closed)(void *context),
+                           void *context);
+
+/* These are wanted; others are closed when nothing was sent to them for a while. */
+void ct_replica_links_want(struct ct_replica_links *links, const struct ct_replica_server *list,
+                           size_t count);
+
+/* Send, where the connection is open; else it is dialled and the message is lost. */
+void ct_replica_links_send(struct ct_replica_links *links, uint64_t id, const char *address,
+                           const struct ct_message *message);
+
+/* The first words on a connection to another replica. */
+struct ct_message ct_replica_hello(const char *job, const char *host, struct ct_id incarnation);
+
+#endif

@@ -1,0 +1,80 @@
+/* A server's records in a journal: written before anything is sent, replayed at the start, and left
+ * to the newer daemon that takes them over. */
+#include "rendezvous/service/server_state_uv.h"
+
+#include "rendezvous/service/records.h"
+
+enum { WATCH_MS = 500 /* between two looks for a newer daemon */ };
+
+int ct_server_keep_on_disk(void *context, uint64_t ticket, const void *record, size_t size,
+                           bool may_compact)
+{
+    struct ct_rdzv_server *server = context;
+    (void)ticket; /* it is on disk, or not, when this returns */
+    struct ct_error err = {0};
+    if (server->fenced.code != 0)
+        return CT_EFENCED;
+    int rc = ct_journal_append(server->journal,
+                               (struct ct_journal_record){record, size, may_compact}, &err);
+    if (rc == CT_EFENCED) {
+        server->fenced = err; /* told by the next look, not from inside the service */
+        (void)uv_timer_start(&server->watch, ct_server_watch, 0, WATCH_MS);
+        return rc;
+    }
+    if ((rc != 0) != server->journal_failed)
+        ct_log_event(server->log, rc != 0 ? CT_LOG_ERROR : CT_LOG_INFO, "journal", "%s",
+                     rc != 0 ? err.text : "the journal can be written again");
+    server->journal_failed = rc != 0;
+    ct_service_set_trouble(server->service, rc != 0 ? err.text : "");
+    return rc;
+}
+
+static int on_replay(void *context, const void *record, size_t size, struct ct_error *err)
+{
+    struct ct_rdzv_server *server = context;
+    return ct_service_restore(server->service, ct_server_now_ms(server), record, size, err);
+}
+
+static void on_snapshot(void *context, ct_journal_emit_fn emit, void *emit_context)
+{
+    const struct ct_rdzv_server *server = context;
+    ct_service_snapshot(server->service, emit, emit_context);
+}
+
+/* Is there a newer daemon? One that has nothing to write would not find out otherwise. */
+void ct_server_watch(uv_timer_t *timer)
+{
+    struct ct_rdzv_server *server = timer->data;
+    struct ct_error err = {0};
+    if (server->fenced.code == 0 && ct_journal_check(server->journal, &err) != CT_EFENCED)
+        return;
+    if (server->fenced.code == 0)
+        server->fenced = err;
+    (void)uv_timer_stop(&server->watch);
+    if (server->on_fenced != NULL)
+        server->on_fenced(server->user, &server->fenced);
+    else
+        ct_log_event(server->log, CT_LOG_ERROR, "fenced", "%s", server->fenced.text);
+}
+
+int ct_server_restore(struct ct_rdzv_server *server, const char *dir, struct ct_error *err)
+{
+    struct ct_journal_options options = {.dir = dir,
+                                         .takeover = server->takeover,
+                                         .replay = on_replay,
+                                         .snapshot = on_snapshot,
+                                         .context = server};
+    int rc = ct_journal_open(&server->journal, &options, err);
+    if (rc != 0)
+        return rc;
+    uint64_t epoch = ct_journal_epoch(server->journal);
+    ct_service_restored(server->service, epoch);
+    rc = ct_journal_begin(server->journal, err);
+    if (rc != 0)
+        return rc;
+    (void)uv_timer_start(&server->watch, ct_server_watch, WATCH_MS, WATCH_MS);
+    ct_log_event(server->log, CT_LOG_INFO, "journal",
+                 "epoch %llu with %zu jobs of the journal in %s", (unsigned long long)epoch,
+                 ct_service_jobs(server->service), dir);
+    return 0;
+}

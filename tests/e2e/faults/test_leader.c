@@ -1,0 +1,165 @@
+/* The node that hosts the rendezvous dies, as any node may: the others go on. No daemon, no journal:
+ * the ctrun of host 0 serves at the endpoint. */
+#include "nodes/cluster.h"
+#include "drill.h"
+#include "e2e.h"
+#include "fleet.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <string.h>
+
+TestSuite(leader, .init = drill_enter, .fini = drill_leave, .timeout = 120);
+
+enum { STEPS = 2500, NODES = 3 };
+
+/* Large enough that a node that is left alone is still at work when others come back. */
+static const char *const size[] = {"--model.hidden=256,256", NULL};
+static const struct fleet run = {.name = "run", .steps = STEPS, .words = size};
+
+/* `nodes` nodes on hosts of their own are at work in round 1. */
+static void start_training(int nodes, struct drill_job *job, pid_t workers[NODES])
+{
+    cluster_up(nodes);
+    job->endpoints = "10.78.0.1:29400";
+    fleet_job(&run, job);
+    for (int i = 0; i < nodes; i++)
+        (void)drill_node(i, i, job);
+    fleet_wait_step(&run, 60, 30);
+    for (int i = 0; i < nodes; i++)
+        workers[i] = fleet_worker_now(i);
+}
+
+/* SIGKILL of the host; milliseconds until the next step is done. */
+static double kill_host(void)
+{
+    double since = proc_now_s();
+
+    drill_signal(drill_proc(0), SIGKILL);
+    fleet_wait_step(&run, fleet_step(&run) + 2, 20);
+    return drill_ms(since);
+}
+
+static void expect_same_workers(const pid_t workers[NODES], int nodes)
+{
+    for (int i = 1; i < nodes; i++)
+        cr_assert_eq(fleet_worker_now(i), workers[i], "the worker of node %d was restarted", i);
+}
+
+static void finish(int first, int nodes)
+{
+    for (int i = first; i < nodes; i++)
+        cr_assert_eq(fleet_finish(i, 60), 0, "%s", ct_buf_str(&drill_proc(i)->text));
+    fleet_expect_samples(&run);
+}
+
+Test(leader, two_of_three_nodes_go_on_when_the_host_of_the_rendezvous_is_killed)
+{
+    struct drill_job job = {.nodes = "2:3", .lease = "5s", .restarts = 3};
+    pid_t workers[NODES];
+
+    start_training(NODES, &job, workers);
+    double next = kill_host();
+    expect_same_workers(workers, NODES);
+    finish(1, NODES);
+    cr_log_warn("next step after %.0f ms", next);
+    cr_assert_lt(next, 2000, "the next step came after %.0f ms", next);
+}
+
+static bool all_have_workers(void *context)
+{
+    const int *nodes = context;
+
+    for (int i = 0; i < *nodes; i++)
+        if (fleet_worker_now(i) == 0)
+            return false;
+    return true;
+}
+
+/* The host of the rendezvous is killed and started again: it must not found the job a second time.
+ */
+static void kill_and_return(int nodes, const char *count, double seconds)
+{
+    struct drill_job job = {.nodes = count, .lease = "5s", .restarts = 3, .last_call = "300ms"};
+    pid_t workers[NODES];
+
+    start_training(nodes, &job, workers);
+    drill_signal(drill_proc(0), SIGKILL);
+    drill_pass(seconds);
+    (void)drill_node(0, 0, &job);
+    double since = proc_now_s();
+    proc_until(all_have_workers, &nodes, 20, "a worker on each node");
+    cr_log_warn("back after %.0f ms", drill_ms(since));
+    expect_same_workers(workers, nodes);
+    fleet_wait_step(&run, fleet_step(&run) + 20, 20);
+    finish(0, nodes);
+}
+
+Test(leader, a_host_that_starts_again_joins_the_three_that_live)
+{
+    kill_and_return(NODES, "2:3", 0.5);
+}
+
+Test(leader, a_host_that_starts_again_and_could_run_alone_joins_the_one_that_lives)
+{
+    kill_and_return(2, "1:2", 0.5);
+}
+
+Test(leader, a_host_that_starts_again_at_once_joins_the_one_that_lives)
+{
+    kill_and_return(2, "1:2", 0.0);
+}
+
+Test(leader, a_host_that_is_cut_off_from_the_majority_takes_no_step_and_joins_it_when_it_can)
+{
+    struct drill_job job = {.nodes = "2:3", .lease = "2s", .restarts = 3};
+    int nodes = NODES;
+    pid_t workers[NODES];
+
+    start_training(NODES, &job, workers);
+    double since = proc_now_s();
+    cluster_cut(0);
+    int step = fleet_step(&run);
+    fleet_wait_step(&run, step + 10, 20);
+    cr_log_warn("next steps after %.0f ms", drill_ms(since));
+    expect_same_workers(workers, NODES);
+    (void)proc_wait_text(drill_proc(0), "does not lead the rendezvous", 10);
+    cluster_heal(0);
+    (void)proc_wait_text(drill_proc(0), "continue from step", 20);
+    proc_until(all_have_workers, &nodes, 20, "a worker on each node");
+    expect_same_workers(workers, NODES);
+    finish(0, NODES);
+}
+
+Test(leader, of_two_nodes_the_host_goes_on_after_a_lease_of_silence_and_the_other_one_waits)
+{
+    struct drill_job job = {.nodes = "1:2", .lease = "2s", .restarts = 3};
+    int nodes = 2;
+    pid_t workers[NODES];
+
+    start_training(2, &job, workers);
+    double since = proc_now_s();
+    cluster_cut(1);
+    fleet_wait_step(&run, fleet_step(&run) + 10, 20);
+    cr_log_warn("next steps after %.0f ms", drill_ms(since));
+    cr_assert_eq(fleet_worker_now(0), workers[0]);
+    (void)proc_wait_text(drill_proc(1), "which is silent", 20);
+    cluster_heal(1);
+    (void)proc_wait_text(drill_proc(1), "continue from step", 20);
+    proc_until(all_have_workers, &nodes, 20, "a worker on each node");
+    cr_assert_eq(fleet_worker_now(0), workers[0]);
+    finish(0, 2);
+}
+
+Test(leader, one_of_two_nodes_goes_on_when_the_host_of_the_rendezvous_is_killed)
+{
+    struct drill_job job = {.nodes = "1:2", .lease = "5s", .restarts = 3};
+    pid_t workers[NODES];
+
+    start_training(2, &job, workers);
+    double next = kill_host();
+    expect_same_workers(workers, 2);
+    finish(1, 2);
+    cr_log_warn("next step after %.0f ms", next);
+    cr_assert_lt(next, 2000, "the next step came after %.0f ms", next);
+}

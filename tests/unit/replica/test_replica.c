@@ -1,0 +1,247 @@
+/* The record on several replicas: one leader a term, nothing that was confirmed is lost. */
+#include "world.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct world *world;
+
+static void set_up(void)
+{
+    world = malloc(sizeof *world);
+}
+
+static void tear_down(void)
+{
+    world_deinit(world);
+    free(world);
+}
+
+TestSuite(replica, .init = set_up, .fini = tear_down, .timeout = 120);
+
+static void begin(uint64_t seed, uint32_t voters)
+{
+    world_init(world, seed, voters);
+    world_found(world);
+}
+
+Test(replica, a_founder_leads_alone_and_at_once)
+{
+    begin(1, 1);
+    cr_assert_eq(world_leader(world), 0);
+    world_run(world, 1000);
+    cr_assert_gt(world->puts_confirmed, 0);
+    cr_assert_eq(world->broken[0], '\0', "%s", world->broken);
+}
+
+Test(replica, voters_are_added_until_there_are_enough)
+{
+    struct ct_replica_server server;
+    size_t voters = 0;
+
+    begin(2, 5);
+    world_run(world, 3000);
+    for (size_t i = 0; ct_replica_server(world->nodes[0].replica, i, &server); i++)
+        voters++;
+    cr_assert_eq(voters, 5);
+    world->quiet = true;
+    world_run(world, 4000);
+    cr_assert(world_agrees(world), "%s", world->broken);
+}
+
+Test(replica, a_leader_that_is_known_to_be_dead_is_replaced_at_once)
+{
+    uint64_t killed_ms;
+
+    begin(3, 3);
+    world_run(world, 3000);
+    world_kill(world, 0, true);
+    killed_ms = world->now_ms;
+    while (world_leader(world) < 0 && world->now_ms < killed_ms + 5000)
+        world_run(world, world->now_ms + 1);
+    cr_assert_lt(world->now_ms - killed_ms, 500, "after %llu ms",
+                 (unsigned long long)(world->now_ms - killed_ms));
+    cr_assert_eq(world->broken[0], '\0', "%s", world->broken);
+}
+
+Test(replica, a_leader_that_fell_silent_is_replaced)
+{
+    begin(4, 3);
+    world_run(world, 3000);
+    world_kill(world, 0, false);
+    world_run(world, 10000);
+    cr_assert_gt(world_leader(world), 0);
+    cr_assert_eq(world->broken[0], '\0', "%s", world->broken);
+}
+
+Test(replica, a_leader_in_a_minority_confirms_nothing_and_steps_down)
+{
+    uint64_t confirmed;
+
+    begin(5, 3);
+    world_run(world, 3000);
+    for (size_t i = 1; i < WORLD_NODES; i++)
+        world->cut[0][i] = world->cut[i][0] = true;
+    world_run(world, world->now_ms + 30); /* what was under way arrives */
+    confirmed = world->puts_confirmed;
+    world_run(world, world->now_ms + 300);
+    cr_assert_eq(world->puts_confirmed, confirmed);
+    world_run(world, world->now_ms + 8000);
+    cr_assert(!world->nodes[0].leads);
+    cr_assert_gt(world_leader(world), 0);
+    cr_assert_eq(world->broken[0], '\0', "%s", world->broken);
+}
+
+Test(replica, a_leader_hands_over)
+{
+    begin(6, 3);
+    world_run(world, 3000);
+    cr_assert_eq(ct_replica_yield(world->nodes[0].replica, world->now_ms, 0), 0);
+    world_run(world, world->now_ms + 300);
+    cr_assert_gt(world_leader(world), 0);
+    cr_assert_eq(world->broken[0], '\0', "%s", world->broken);
+}
+
+Test(replica, a_record_that_is_founded_anew_holds_what_was_filled_in)
+{
+    struct ct_replica_options options;
+    struct ct_bytes value;
+
+    begin(7, 3);
+    world_run(world, 3000);
+    options = (struct ct_replica_options){
+        .id = 99, .era = 2, .address = "n9:9", .seed = 7, .io = &world->nodes[1].io};
+    struct ct_replica *anew = ct_replica_new(&options);
+    const char *key;
+
+    for (size_t i = 0; ct_replica_entry(world->nodes[1].replica, i, &key, &value); i++)
+        cr_assert_eq(ct_replica_fill(anew, key, value.data, value.size), 0);
+    world->nodes[1].leads = false;
+    cr_assert_eq(ct_replica_found(anew, ct_replica_term(world->nodes[1].replica), NULL), 0);
+    cr_assert(ct_replica_leads(anew));
+    cr_assert(ct_replica_get(anew, "key1", &value));
+    cr_assert_gt(ct_replica_term(anew), ct_replica_term(world->nodes[1].replica));
+    world->nodes[1].leads = false;
+    ct_replica_free(anew);
+}
+
+/* Which of the two voters does not lead. */
+static int other_voter(int leader)
+{
+    struct ct_replica_server server;
+
+    for (size_t i = 0; ct_replica_server(world->nodes[leader].replica, i, &server); i++)
+        for (int k = 0; k < WORLD_NODES; k++)
+            if (k != leader && world->nodes[k].id == server.id)
+                return k;
+    cr_assert_fail("there is no second voter");
+    return -1;
+}
+
+static void expect_puts(uint64_t until_ms)
+{
+    uint64_t confirmed = world->puts_confirmed;
+
+    world_run(world, until_ms);
+    cr_assert_gt(world->puts_confirmed, confirmed);
+    cr_assert_eq(world->broken[0], '\0', "%s", world->broken);
+}
+
+Test(replica, a_leader_whose_only_other_voter_is_dead_goes_on_without_a_pause)
+{
+    begin(8, 2);
+    world_run(world, 3000);
+    int leader = world_leader(world), other = other_voter(leader);
+    uint64_t term = ct_replica_term(world->nodes[leader].replica);
+
+    world->voters = 1;
+    world_kill(world, (size_t)other, true);
+    cr_assert(ct_replica_holds_all(world->nodes[leader].replica, world->now_ms));
+    world->era = 2;
+    cr_assert_eq(ct_replica_found_anew(world->nodes[leader].replica, world->now_ms, 2), 0);
+    cr_assert(ct_replica_leads(world->nodes[leader].replica));
+    cr_assert_eq(ct_replica_term(world->nodes[leader].replica), term);
+    cr_assert_eq(ct_replica_era(world->nodes[leader].replica), 2);
+    expect_puts(world->now_ms + 3000);
+}
+
+Test(replica, of_two_voters_the_follower_of_a_dead_leader_founds_the_record_with_all_it_was_sent)
+{
+    begin(9, 2);
+    world_run(world, 3000);
+    int leader = world_leader(world), other = other_voter(leader);
+
+    world->voters = 1;
+    world_kill(world, (size_t)leader, true);
+    cr_assert(ct_replica_holds_all(world->nodes[other].replica, world->now_ms));
+    world->era = 2;
+    cr_assert_eq(ct_replica_found_anew(world->nodes[other].replica, world->now_ms, 2), 0);
+    cr_assert(ct_replica_leads(world->nodes[other].replica));
+    expect_puts(world->now_ms + 3000);
+}
+
+Test(replica, a_follower_that_has_not_heard_its_leader_for_long_may_lack_what_that_did_alone)
+{
+    begin(10, 2);
+    world_run(world, 3000);
+    int leader = world_leader(world), other = other_voter(leader);
+
+    world->cut[leader][other] = world->cut[other][leader] = true;
+    world_run(world, world->now_ms + 3000);
+    cr_assert(!ct_replica_leads(world->nodes[leader].replica), "it hears no majority");
+    cr_assert(ct_replica_holds_all(world->nodes[leader].replica, world->now_ms), "it led last");
+    cr_assert(!ct_replica_holds_all(world->nodes[other].replica, world->now_ms));
+    cr_assert_eq(world->broken[0], '\0', "%s", world->broken);
+}
+
+/* Two minutes of faults, then peace: somebody leads, all agree, puts are confirmed again. */
+static void seed_holds(uint64_t seed)
+{
+    uint64_t confirmed;
+
+    begin(seed, seed % 3 == 0 ? 5 : 3);
+    world_run(world, 2000);
+    for (int i = 0; i < 100 && !world->broken[0]; i++) {
+        world_fault(world);
+        world_run(world, world->now_ms + ct_rng_below(&world->rng, 2500));
+        for (size_t k = 0; k < WORLD_NODES; k++)
+            if (!world->nodes[k].replica && ct_rng_below(&world->rng, 3) == 0)
+                world_restart(world, k);
+    }
+    world_heal(world);
+    world_run(world, world->now_ms + 10000);
+    confirmed = world->puts_confirmed;
+    world_run(world, world->now_ms + 5000);
+    if (!world->broken[0] && world->puts_confirmed == confirmed) {
+        snprintf(world->broken, sizeof world->broken, "seed %llu: nothing is confirmed any more",
+                 (unsigned long long)seed);
+    }
+    world->quiet = true;
+    world_run(world, world->now_ms + 2000);
+    world_agrees(world);
+}
+
+Test(replica, faults_never_break_the_record)
+{
+    const char *seeds = getenv("CTRUN_REPLICA_SEEDS"), *first = getenv("CTRUN_REPLICA_FIRST");
+    uint64_t begin_at = first ? strtoull(first, NULL, 10) : 1;
+    uint64_t count = seeds ? strtoull(seeds, NULL, 10) : 60;
+    uint64_t elections = 0, kills = 0, confirmed = 0;
+
+    for (uint64_t seed = begin_at; seed < begin_at + count; seed++) {
+        seed_holds(seed);
+        if (world->broken[0])
+            world_print(world);
+        cr_expect_eq(world->broken[0], '\0', "%s", world->broken);
+        elections += world->elections;
+        kills += world->kills;
+        confirmed += world->puts_confirmed;
+        world_deinit(world);
+    }
+    world_init(world, 1, 1);
+    cr_log_warn("%llu seeds: %llu elections, %llu kills, %llu puts", (unsigned long long)count,
+                (unsigned long long)elections, (unsigned long long)kills,
+                (unsigned long long)confirmed);
+}
