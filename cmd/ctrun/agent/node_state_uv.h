@@ -142,6 +142,8 @@ void words_waiting(struct node *node, const char *text);
 void words_failure(struct node *node, const struct ct_worker_failure *failure);
 /* A bad end of a worker, the root failure or not. */
 void words_casualty(struct node *node, const struct ct_worker_failure *failure);
+/* The rendezvous is gone. */
+void words_unlinked(struct node *node, const char *why);
 /* This node's first round begins. */
 void words_joined(struct node *node);
 /* A round begins in which `survivors` workers of this node live on. */
