@@ -328,6 +328,11 @@ void ct_agent_stop(struct ct_agent *agent, void (*stopped)(void *context))
 
 /* ---- what the node says ---- */
 
+const char *ct_agent_endpoint(const struct ct_agent *agent)
+{
+    return agent->endpoint;
+}
+
 void ct_agent_prepared(struct ct_agent *agent, const struct ct_prepared *prepared)
 {
     ct_member_prepared(&agent->member, prepared);

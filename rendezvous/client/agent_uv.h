@@ -37,6 +37,9 @@ int ct_agent_start(struct ct_agent **ret_agent, uv_loop_t *loop,
  * queued (a leave, the last failure) is still sent, for at most 200 ms. */
 void ct_agent_stop(struct ct_agent *agent, void (*stopped)(void *context));
 
+/* Where it is connected, was last, or tries to be: "host:port". Static in the agent. */
+const char *ct_agent_endpoint(const struct ct_agent *agent);
+
 /* Promise, see struct ct_prepared. Call it again with lineage 0 when the state is lost before the
  * round begins. Ignored when another generation is being made by then. */
 void ct_agent_prepared(struct ct_agent *agent, const struct ct_prepared *prepared);

@@ -367,12 +367,6 @@ int ct_replica_found_anew(struct ct_replica *replica, uint64_t now_ms, uint64_t 
     return 0;
 }
 
-void ct_replica_opened(struct ct_replica *replica, uint64_t now_ms)
-{
-    if (replica->role == REPLICA_LEADER)
-        replica->deadline_ms = CT_MIN(replica->deadline_ms, now_ms);
-}
-
 void ct_replica_join(struct ct_replica *replica)
 {
     replica_follow(replica, 0, 0);

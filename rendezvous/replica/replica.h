@@ -103,10 +103,6 @@ bool ct_replica_holds_all(struct ct_replica *replica, uint64_t now_ms);
  * ct_replica_holds_all, or an operator, says that nothing is lost. 0 or CT_ENOMEM. */
 int ct_replica_found_anew(struct ct_replica *replica, uint64_t now_ms, uint64_t era);
 
-/* What was sent to another replica may be lost, its connection is open only now: a leader's next
- * tick, which is due, sends it what it lacks. */
-void ct_replica_opened(struct ct_replica *replica, uint64_t now_ms);
-
 /* Wait until a leader adds this replica. */
 void ct_replica_join(struct ct_replica *replica);
 

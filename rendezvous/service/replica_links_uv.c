@@ -4,15 +4,19 @@
 #include "base/assert.h"
 #include "base/str.h"
 #include "net/conn_uv.h"
+#include "wire/frame.h"
 
 #include <stdlib.h>
 
 enum {
     RETRY_MS = 200,    /* between two tries to reach one that is not reachable */
+    SOON_MS = 10,      /* ... that has closed a connection just now: a process that is killed may */
+    LATELY_MS = 1000,  /* still have accepted one more */
     CONNECT_MS = 3000, /* one try */
     UNUSED_MS = 10000, /* until one that is no voter is closed */
     BRIEF_MS = 100,    /* a connection that was closed so soon was not wanted there */
     QUEUE_BYTES = 2 * CT_WIRE_VALUE,
+    ARENA_BYTES = 16 << 20,
 };
 
 struct link {
@@ -25,8 +29,10 @@ struct link {
     bool was_open;      /* ever: it listens at this address, then */
     bool wanted;        /* it votes */
     uint64_t opened_ms; /* the last time */
+    uint64_t closed_ms; /* by the other end, when it was open; 0: never */
     uint64_t dial_ms;   /* no connection: when the next is tried */
     uint64_t used_ms;
+    struct ct_buf frame; /* of the last message, which waits for the connection */
 };
 
 struct ct_replica_links {
@@ -74,6 +80,7 @@ static void drop(struct link *link)
         ct_conn_set_user(link->conn, NULL);
         ct_conn_close(link->conn, 0, NULL);
     }
+    ct_buf_deinit(&link->frame);
     free(link);
 }
 
@@ -92,6 +99,24 @@ static void arm(struct ct_replica_links *links)
         (void)uv_timer_start(&links->timer, on_timer, due > now ? due - now : 0, 0);
 }
 
+static void send_waiting(struct link *link)
+{
+    struct ct_frame_reader reader;
+    struct ct_message message;
+    struct ct_arena arena;
+    struct ct_frame frame;
+
+    ct_arena_init(&arena, ARENA_BYTES);
+    ct_frame_reader_init(&reader, CT_FROM_REPLICA, CT_WIRE_VALUE);
+    if (ct_frame_reader_push(&reader, link->frame.data, link->frame.size) == 0 &&
+        ct_frame_reader_next(&reader, &frame, NULL) == 1 &&
+        ct_wire_decode(&frame, &arena, &message, NULL) == 0)
+        (void)ct_conn_send(link->conn, &message, NULL);
+    ct_buf_deinit(&link->frame);
+    ct_frame_reader_deinit(&reader);
+    ct_arena_deinit(&arena);
+}
+
 static void on_open(struct ct_conn *conn)
 {
     struct link *link = ct_conn_user(conn);
@@ -104,7 +129,8 @@ static void on_open(struct ct_conn *conn)
     link->is_open = link->was_open = true;
     link->opened_ms = now_ms(link->links);
     (void)ct_conn_send(conn, &hello, NULL);
-    o->on_open(o->context, link->id);
+    if (link->frame.size > 0)
+        send_waiting(link);
 }
 
 /* What comes back is a refusal at most, and the end says as much. */
@@ -125,9 +151,13 @@ static void on_close(struct ct_conn *conn, const struct ct_error *why)
     bool is_dead = !link->is_open && link->was_open && why->code == UV_ECONNREFUSED;
     bool at_once = link->is_open && why->code == CT_ECLOSED && now - link->opened_ms >= BRIEF_MS;
 
+    bool is_fresh = link->closed_ms != 0 && now - link->closed_ms < LATELY_MS;
+
+    if (at_once)
+        link->closed_ms = now;
     link->conn = NULL;
     link->is_open = false;
-    link->dial_ms = at_once ? now : now + RETRY_MS;
+    link->dial_ms = now + (at_once ? 0 : is_fresh ? SOON_MS : RETRY_MS);
     if (is_dead) {
         drop(link);
         links->options.on_died(links->options.context, id);
@@ -175,6 +205,7 @@ static struct link *add(struct ct_replica_links *links, uint64_t id, const char 
     if (link == NULL)
         return NULL;
     *link = (struct link){.links = links, .next = links->list, .id = id};
+    ct_buf_init(&link->frame, 0);
     (void)ct_str_copy(link->address, sizeof link->address, address);
     link->used_ms = now_ms(links);
     links->list = link;
@@ -250,6 +281,10 @@ void ct_replica_links_send(struct ct_replica_links *links, uint64_t id, const ch
     if (link == NULL)
         return;
     link->used_ms = now_ms(links);
-    if (link->is_open)
+    if (link->is_open) {
         (void)ct_conn_send(link->conn, message, NULL);
+        return;
+    }
+    ct_buf_clear(&link->frame);
+    (void)ct_wire_encode(message, 0, &link->frame, NULL);
 }

@@ -26,7 +26,6 @@ struct ct_replica_links_options {
     const char *job, *host;   /* of HELLO; they outlive the links */
     struct ct_id incarnation; /* likewise */
     void *context;
-    void (*on_open)(void *context, uint64_t id); /* what was sent before is lost */
     void (*on_died)(void *context, uint64_t id); /* its process is known to be dead */
 };
 
@@ -41,7 +40,7 @@ void ct_replica_links_free(struct ct_replica_links *links, void (*closed)(void *
 void ct_replica_links_want(struct ct_replica_links *links, const struct ct_replica_server *list,
                            size_t count);
 
-/* Send, where the connection is open; else it is dialled and the message is lost. */
+/* Send. Of what is sent while the connection is not open yet, the last message arrives. */
 void ct_replica_links_send(struct ct_replica_links *links, uint64_t id, const char *address,
                            const struct ct_message *message);
 

@@ -3,10 +3,7 @@
  *      on_lead     a new service, restored from the map as a daemon's is from its journal
  *      persist     a put; ct_service_kept when a majority holds it
  *      on_follow   the service goes; its nodes are told who holds the record, and find the leader
- *      a death     of all other voters: the record is founded anew (replica.h says when it may be)
- *
- * Two voters have no majority without each other. The one that led goes on when the other has been
- * silent for a lease: the other one never leads because of silence, so there are never two. */
+ *      a death     of all other voters: the record is founded anew (server_founding_uv.c) */
 #include "rendezvous/service/server_state_uv.h"
 
 #include "rendezvous/service/records.h"
@@ -28,26 +25,6 @@ enum {
     READ_MS = 2,
 };
 
-static uint64_t epoch_of(const struct ct_server_replica *of)
-{
-    return (of->era >> 32) << 32 | ct_replica_term(of->replica);
-}
-
-/* Era number `count`: no other founder's, even if two found at once. */
-static uint64_t new_era(uint64_t count)
-{
-    uint32_t random = 0;
-
-    (void)uv_random(NULL, NULL, &random, sizeof random, 0, NULL);
-    return count << 32 | random;
-}
-
-/* After which the one of two voters that led goes on without the other. */
-static uint64_t silence_ms(const struct ct_server_replica *of)
-{
-    return CT_MAX((uint64_t)of->lease_ms, CT_REPLICA_ALONE * (uint64_t)of->election_ms);
-}
-
 static void on_timer(uv_timer_t *timer);
 
 static void arm(struct ct_server_replica *of)
@@ -58,8 +35,8 @@ static void arm(struct ct_server_replica *of)
         return;
     of->due_ms = CT_MAX(ct_replica_deadline(of->replica), now_ms);
     if (of->server->service == NULL && of->voter_count == 1)
-        of->due_ms =
-            CT_MIN(of->due_ms, CT_MAX(of->voters[0].heard_ms + silence_ms(of), now_ms + 1));
+        of->due_ms = CT_MIN(of->due_ms,
+                            CT_MAX(of->voters[0].heard_ms + ct_server_silence_ms(of), now_ms + 1));
     (void)uv_timer_start(&of->timer, on_timer, of->due_ms - now_ms, 0);
 }
 
@@ -80,6 +57,11 @@ static void describe(const struct ct_server_replica *of, char *text, size_t room
         if (voters.list[i].id == leader && leader != of->id)
             (void)snprintf(text, room, "the rendezvous of job %s is at %s, not at host %s", job,
                            voters.list[i].address, of->host);
+    if (voters.count > 2 && leader == 0)
+        (void)snprintf(text, room,
+                       "the rendezvous of job %s has no leader: %u of the %u hosts that hold its "
+                       "record must hear each other, host %s waits for that",
+                       job, voters.count / 2 + 1, voters.count, of->host);
     if (voters.count == 2 && leader == 0 && of->voter_count == 1)
         (void)snprintf(text, room,
                        "job %s waits for the host at %s, which is silent: of two hosts neither can "
@@ -148,11 +130,12 @@ static void on_lead(void *context, uint64_t term)
     for (size_t i = 0; ct_replica_entry(of->replica, i, &key, &record); i++)
         if (ct_service_restore(server->service, now_ms, record.data, record.size, &err) != 0)
             ct_log_event(server->log, CT_LOG_ERROR, "replica", "%s is left out: %s", key, err.text);
-    ct_service_restored(server->service, epoch_of(of));
+    ct_service_restored(server->service, ct_server_epoch(of));
     for (size_t i = 0; i < of->voter_count; i++) {
         of->voters[i].seen_ms = now_ms;
-        if (of->voters[i].id == of->led_by)
-            ct_service_node_silent(server->service, of->led_by, now_ms - of->voters[i].heard_ms);
+        if (of->voters[i].led)
+            ct_service_node_silent(server->service, of->voters[i].id,
+                                   now_ms - of->voters[i].heard_ms);
     }
     for (size_t i = 0; i < of->dead_count; i++)
         ct_service_node_died(server->service, now_ms, of->dead[i]);
@@ -225,43 +208,7 @@ int ct_server_keep_in_replica(void *context, uint64_t ticket, const void *record
     return rc != 0 ? rc : CT_SERVICE_LATER;
 }
 
-/* ---- without the others --------------------------------------------------------------------- */
-
-static void found_anew(struct ct_server_replica *of, const char *why)
-{
-    struct ct_rdzv_server *server = of->server;
-
-    of->era = new_era((of->era >> 32) + 1);
-    ct_log_event(server->log, CT_LOG_INFO, "replica", "host %s holds the rendezvous alone: %s",
-                 of->host, why);
-    if (ct_replica_found_anew(of->replica, ct_server_now_ms(server), of->era) != 0)
-        return;
-    if (server->service != NULL)
-        ct_service_raise(server->service, epoch_of(of));
-}
-
-static bool others_are_dead(const struct ct_server_replica *of)
-{
-    bool dead = of->voter_count > 0;
-
-    for (size_t i = 0; i < of->voter_count; i++)
-        dead = dead && ct_server_is_dead(of, of->voters[i].id);
-    return dead;
-}
-
-static void go_on_after_silence(struct ct_server_replica *of)
-{
-    struct ct_rdzv_server *server = of->server;
-    uint64_t now_ms = ct_server_now_ms(server), id = of->voters[0].id;
-
-    if (server->service != NULL || of->voter_count != 1 ||
-        now_ms - of->voters[0].heard_ms < silence_ms(of) ||
-        !ct_replica_holds_all(of->replica, now_ms))
-        return;
-    found_anew(of, "the other one has been silent for a lease, and never led");
-    if (server->service != NULL)
-        ct_service_node_died(server->service, now_ms, id);
-}
+/* ---- deaths ------------------------------------------------------------------------------- */
 
 static void on_died(void *context, uint64_t id)
 {
@@ -273,8 +220,7 @@ static void on_died(void *context, uint64_t id)
     of->dead[0] = id;
     of->dead_count = CT_MIN(of->dead_count + 1, (size_t)CT_SERVER_DEAD);
     ct_replica_died(of->replica, now_ms, id);
-    if (others_are_dead(of) && ct_replica_holds_all(of->replica, now_ms))
-        found_anew(of, "the ctrun of each other host that held it is dead");
+    ct_server_go_on_without_dead(of);
     if (server->service != NULL)
         ct_service_node_died(server->service, now_ms, id);
     ct_server_see_to_voters(of);
@@ -299,24 +245,29 @@ static void on_timer(uv_timer_t *timer)
         return;
     }
     ct_replica_tick(of->replica, now_ms);
-    go_on_after_silence(of);
+    ct_server_go_on_without_silent(of);
     ct_server_see_to_voters(of);
     arm(of);
 }
 
-static void on_link_open(void *context, uint64_t id)
+static void keep_known(struct ct_server_replica *of, const struct ct_msg_voters *voters)
 {
-    struct ct_server_replica *of = context;
+    of->known = (struct ct_server_voters){.era = voters->era};
+    for (uint32_t i = 0; i < voters->servers.count && i < CT_REPLICA_SERVERS; i++) {
+        struct ct_replica_server *to = &of->known.list[of->known.count++];
 
-    (void)id;
-    ct_replica_opened(of->replica, ct_server_now_ms(of->server));
-    arm(of);
+        to->id = voters->servers.data[i].id;
+        (void)ct_str_copy(to->address, sizeof to->address, voters->servers.data[i].address);
+    }
 }
 
 /* The leader of this job's record says so to a ctrun that has founded another. */
 static void take_voters(struct ct_server_replica *of, const struct ct_msg_voters *voters)
 {
-    if (voters->era == of->era || voters->epoch <= epoch_of(of) || voters->servers.count == 0)
+    if (voters->era == of->era)
+        keep_known(of, voters);
+    if (voters->era == of->era || voters->epoch <= ct_server_epoch(of) ||
+        voters->servers.count == 0)
         return;
     ct_log_event(of->server->log, CT_LOG_INFO, "replica",
                  "job %s lives: its rendezvous is at %s, this host joins it", of->server->only_job,
@@ -392,8 +343,10 @@ bool ct_server_replica_message(struct ct_server_peer *peer, const struct ct_mess
     if (voter != NULL)
         voter->heard_ms = ct_server_now_ms(of->server);
     ct_replica_receive(of->replica, ct_server_now_ms(of->server), message);
-    if (ct_replica_leader(of->replica) == peer->id)
+    if (voter != NULL && ct_replica_leader(of->replica) == peer->id) {
         of->led_by = peer->id;
+        voter->led = true;
+    }
     ct_server_see_to_voters(of);
     arm(of);
     return true;
@@ -409,37 +362,12 @@ void ct_server_replica_joined(const struct ct_server_peer *peer)
 
 /* ---- begin and end -------------------------------------------------------------------------- */
 
-static struct ct_replica *new_replica(struct ct_server_replica *of, uint64_t era)
-{
-    const struct ct_replica_options options = {
-        .id = of->id,
-        .era = era,
-        .address = of->address,
-        .seed = of->id,
-        .election_ms = of->election_ms,
-        .now_ms = ct_server_now_ms(of->server),
-        .io = &of->io,
-    };
-
-    return ct_replica_new(&options);
-}
-
-static void keep_known(struct ct_server_replica *of, const struct ct_msg_voters *voters)
-{
-    of->known = (struct ct_server_voters){.era = voters->era};
-    for (uint32_t i = 0; i < voters->servers.count && i < CT_REPLICA_SERVERS; i++) {
-        struct ct_replica_server *to = &of->known.list[of->known.count++];
-
-        to->id = voters->servers.data[i].id;
-        (void)ct_str_copy(to->address, sizeof to->address, voters->servers.data[i].address);
-    }
-}
-
 struct ct_msg_offer ct_rdzv_server_follow(struct ct_rdzv_server *server,
                                           const struct ct_msg_voters *voters)
 {
     struct ct_server_replica *of = server->replica;
-    struct ct_replica *anew = voters->era != of->era ? new_replica(of, voters->era) : NULL;
+    struct ct_replica *anew =
+        voters->era != of->era ? ct_server_new_replica(of, voters->era) : NULL;
 
     keep_known(of, voters);
     if (anew != NULL) {
@@ -472,12 +400,11 @@ static int begin(struct ct_server_replica *of, const struct ct_rdzv_replica_opti
         .host = of->host,
         .incarnation = of->incarnation,
         .context = of,
-        .on_open = on_link_open,
         .on_died = on_died,
     };
 
-    of->era = options->voters != NULL ? options->voters->era : new_era(1);
-    of->replica = new_replica(of, of->era);
+    of->era = options->voters != NULL ? options->voters->era : ct_server_new_era(1);
+    of->replica = ct_server_new_replica(of, of->era);
     of->links = ct_replica_links_new(&links);
     of->server->handles += of->links != NULL;
     if (of->replica == NULL || of->links == NULL)

@@ -3,6 +3,7 @@
  *   server_uv.c           listeners, connections, the timer of the service
  *   server_journal_uv.c   records on disk, and the newer daemon that takes them over
  *   server_replica_uv.c   records on several agents: whether this server leads, and for whom
+ *   server_founding_uv.c  when it may lead without the others
  *   server_voters_uv.c    who holds them, and who is told
  *
  * A server without a replica has its service from start to end; one with a replica has a service
@@ -36,6 +37,7 @@ struct ct_server_voter {
     uint64_t id;
     uint64_t heard_ms; /* when its replica was last heard */
     uint64_t seen_ms;  /* when its node was last here */
+    bool led;          /* ever: it was heard all the time, then */
 };
 
 enum { CT_SERVER_DEAD = 16 };
@@ -149,6 +151,23 @@ struct ct_server_voter *ct_server_voter_of(struct ct_server_replica *of, uint64_
 
 /* Something may have changed: connect to the voters, tell who they are, change them. */
 void ct_server_see_to_voters(struct ct_server_replica *of);
+
+/* ---- server_founding_uv.c ---- */
+
+uint64_t ct_server_epoch(const struct ct_server_replica *of); /* of a service, should it lead */
+
+/* Era number `count`: no other founder's, even if two found at once. */
+uint64_t ct_server_new_era(uint64_t count);
+
+/* A replica that holds nothing yet; NULL without memory. */
+struct ct_replica *ct_server_new_replica(struct ct_server_replica *of, uint64_t era);
+
+/* After which the one of two voters that led goes on without the other. */
+uint64_t ct_server_silence_ms(const struct ct_server_replica *of);
+void ct_server_go_on_without_silent(struct ct_server_replica *of);
+
+/* Somebody was found dead: go on if all others are, and nothing can be lost. */
+void ct_server_go_on_without_dead(struct ct_server_replica *of);
 
 /* ---- server_replica_uv.c ---- */
 

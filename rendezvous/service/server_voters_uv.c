@@ -86,7 +86,8 @@ static void note_voters(struct ct_server_replica *of, const struct ct_server_vot
 
         if (voters->list[i].id == of->id)
             continue;
-        list[count] = (struct ct_server_voter){voters->list[i].id, now_ms, now_ms};
+        list[count] = (struct ct_server_voter){
+            .id = voters->list[i].id, .heard_ms = now_ms, .seen_ms = now_ms};
         if (known != NULL)
             list[count] = *known;
         count++;
@@ -250,7 +251,7 @@ static void tell_members(struct ct_server_replica *of, struct ct_server_voters *
 {
     struct ct_rdzv_server *server = of->server;
 
-    voters->epoch = (of->era >> 32) << 32 | ct_replica_term(of->replica);
+    voters->epoch = ct_server_epoch(of);
     if (!differ(voters, &of->told))
         return;
     of->told = *voters;

@@ -5,6 +5,7 @@
 #include "base/str.h"
 #include "job/round.h"
 #include "launch/failure/summary.h"
+#include "net/endpoint.h"
 
 #include <string.h>
 
@@ -69,6 +70,32 @@ void show_casualty(struct node *node, const struct ct_worker_failure *failure)
 static const char *of_this_node(const struct node *node)
 {
     return node->round->node_count > 1 ? " of this node" : "";
+}
+
+/* Is another node of the round where the rendezvous was? */
+static bool was_hosted_in_round(const struct node *node, const char *endpoint)
+{
+    const struct ct_round *round = node->round;
+    struct ct_endpoint at;
+
+    if (!node->host.replicated || round == NULL || round->nodes == NULL ||
+        ct_endpoint_parse(endpoint, -1, &at, NULL) != 0)
+        return false;
+    for (uint32_t i = 0; i < round->node_count; i++)
+        if (i != round->self && (strcmp(round->nodes[i].address, at.host) == 0 ||
+                                 strcmp(round->nodes[i].host, at.host) == 0))
+            return true;
+    return false;
+}
+
+void show_unlinked(struct node *node, const char *why)
+{
+    const char *endpoint = ct_agent_endpoint(node->agent);
+
+    ct_log_event(
+        &node->log, CT_LOG_WARN, "rdzv_link",
+        "the rendezvous at %s is gone, the workers go on %s: %s", endpoint,
+        was_hosted_in_round(node, endpoint) ? "as long as the node there does" : "meanwhile", why);
 }
 
 void show_joined(struct node *node)

@@ -113,9 +113,7 @@ static void on_link(void *context, bool connected, const char *why)
     if (connected)
         ct_log_event(&node->log, CT_LOG_INFO, "rdzv_link", "the rendezvous is back");
     else if (!agent_core_is_ending(&node->core))
-        ct_log_event(&node->log, CT_LOG_WARN, "rdzv_link",
-                     "the rendezvous at %s is gone, the workers go on meanwhile: %s",
-                     node->host.endpoint, why);
+        show_unlinked(node, why);
     node_feed(node, &(struct agent_event){.kind = AGENT_ON_LINK, .up = connected});
 }
 

@@ -142,6 +142,8 @@ void show_waiting(struct node *node, const char *text);
 void show_failure(struct node *node, const struct ct_worker_failure *failure);
 /* Show a bad end of a worker, the root failure or not. */
 void show_casualty(struct node *node, const struct ct_worker_failure *failure);
+/* Show that the rendezvous is gone. */
+void show_unlinked(struct node *node, const char *why);
 /* Show the begin of this node's first round. */
 void show_joined(struct node *node);
 /* Show the begin of a round in which `survivors` workers of this node live on. */

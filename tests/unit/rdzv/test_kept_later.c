@@ -59,13 +59,14 @@ static void on_announce(void *context, const char *job, const char *sentence)
     (void)sentence;
 }
 
-static int on_persist(void *context, uint64_t ticket, const void *record, size_t size, bool settled)
+static int on_persist(void *context, uint64_t ticket, const void *record, size_t size,
+                      bool may_compact)
 {
     struct keeper *k = context;
     struct ct_record content;
     struct ct_arena arena;
     struct ct_error err = {0};
-    (void)settled;
+    (void)may_compact;
     ct_arena_init(&arena, 1 << 20);
     cr_assert_eq(ct_record_read(record, size, &arena, &content, &err), 0, "%s", err.text);
     cr_assert_lt(k->count, (size_t)RECORDS);

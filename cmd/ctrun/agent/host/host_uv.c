@@ -265,7 +265,8 @@ static int serve(struct host *host, uv_loop_t *loop, const struct job *job,
     options.listen[1] = own_port(host, own);
     options.listen_count = 2;
     options.replica = &replica;
-    if (local_socket_path(job->env, path, NULL) == 0) { /* for commands on this machine, if it can be had */
+    if (local_socket_path(job->env, path, NULL) ==
+        0) { /* for commands on this machine, if it can be had */
         (void)snprintf(local, sizeof local, "unix:%s", path);
         options.listen[options.listen_count++] = local;
     }
