@@ -368,13 +368,25 @@ static struct extremes find_extremes(struct ct_evidence *evidence)
     return found;
 }
 
+/* Is every rank of the largest group among the evidence? When the store of the round is lost, an
+ * agent has its own node's ranks alone, and the one that they wait for may be elsewhere. */
+static bool is_whole(const struct ct_evidence *evidence)
+{
+    const struct ct_msg_traces *all = evidence->all;
+    uint32_t size = 0;
+
+    for (uint32_t i = 0; i < all->groups.count; i++)
+        size = CT_MAX(size, all->groups.data[i].size);
+    return all->ranks.count >= size;
+}
+
 /* Everybody waits, for others that wait. Those who are fewest in their call are in the wrong one;
  * when all are in the same, whoever most wait for does not let go of it. */
 static bool find_circle(struct ct_evidence *evidence, struct ct_verdict *verdict)
 {
     struct extremes found = find_extremes(evidence);
 
-    if (evidence->waiter_count == 0)
+    if (evidence->waiter_count == 0 || !is_whole(evidence))
         return false;
     const struct ct_wire_trace_group *fewest = evidence->waits[found.fewest];
     const struct ct_wire_trace_group *most = evidence->waits[found.most];

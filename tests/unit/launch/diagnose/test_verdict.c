@@ -254,6 +254,19 @@ Test(verdict, when_all_are_in_one_call_the_rank_that_most_wait_for_is_stuck)
     expect(CT_VERDICT_STUCK, 7, RANKS - 1);
 }
 
+Test(verdict, of_ranks_that_all_wait_none_is_wrong_while_others_are_not_known)
+{
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        wait_in(rank, WORLD);
+        silence(rank);
+        in(rank, WORLD)->awaited = rank == 1 ? 0 : 1;
+    }
+    job.all.ranks.count = 2; /* of this node; the others' agents were not heard */
+    job.all.groups.count = 2;
+    job.all.calls.count = 2;
+    cr_assert_not(ct_verdict_find(&job.all, &job.verdict));
+}
+
 Test(verdict, nobody_is_named_while_nobody_waits)
 {
     silence(3);
