@@ -71,7 +71,7 @@ static bool terms_differ(const struct ct_rdzv *job, const struct ct_rdzv_params 
 }
 
 /* How long somebody waits who wants what `holder` has: a host that came up again finds its own old
- * self still leased, which will never be heard again, and whose connection may have closed just now.
+ * self still leased, which will not be heard again, and whose connection may just have closed.
  * 0: the holder was heard since, it lives. */
 static uint32_t contest_ms(struct ct_rdzv *job, struct ct_rdzv_member *holder)
 {

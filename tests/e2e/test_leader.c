@@ -1,5 +1,5 @@
-/* The node that hosts the rendezvous dies, as any node may: the others go on. No daemon, no journal:
- * the ctrun of host 0 serves at the endpoint. */
+/* The node that hosts the rendezvous dies, as any node may: the others go on. There is no daemon and
+ * no journal, the ctrun of host 0 serves at the endpoint. */
 #include "cluster.h"
 #include "drill.h"
 #include "e2e.h"
