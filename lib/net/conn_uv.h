@@ -73,9 +73,9 @@ struct ct_conn_options {
 };
 
 /* Connect to `endpoint`, and try again with jittered pauses (doubling from 10 ms) until it answers
- * or connect_ms are over: a server may start after its clients (with `once` it does not try again). Names are resolved off the loop,
- * every address of a name is tried in turn. A refused key or job is final at once. 0 and a
- * connection in CONNECTING; CT_ENOMEM, CT_EUNSUPPORTED. */
+ * or connect_ms are over: a server may start after its clients. With `once` it does not try again.
+ * Names are resolved off the loop, every address of a name is tried in turn. A refused key or job
+ * is final at once. 0 and a connection in CONNECTING; CT_ENOMEM, CT_EUNSUPPORTED. */
 int ct_conn_connect(uv_loop_t *loop, const struct ct_endpoint *endpoint,
                     const struct ct_conn_options *options,
                     const struct ct_conn_callbacks *callbacks, void *user,

@@ -332,12 +332,13 @@ struct ct_rdzv_member {
     uint16_t port; /* as it last promised */
     bool survivable;
     bool leaving;
-    bool barred;           /* an operator keeps its host out of new rounds */
-    bool presumed;         /* known from the journal alone, not heard of yet */
-    bool hung_up;          /* its end closed the last connection */
-    bool own;              /* its agent lives in the daemon's process */
-    bool spared;           /* since it was heard, its lease has been longer once, see leases.c */
-    uint64_t failed;       /* newest round in which it reported a failure */
+    bool barred;     /* an operator keeps its host out of new rounds */
+    bool presumed;   /* known from the journal alone, not heard of yet */
+    bool hung_up;    /* its end closed the last connection */
+    bool missed;     /* who led before has not heard it either: it is not the daemon's fault */
+    bool own;        /* its agent lives in the daemon's process */
+    bool spared;     /* since it was heard, its lease has been longer once, see leases.c */
+    uint64_t failed; /* newest round in which it reported a failure */
     uint64_t contested_ms; /* when somebody else wanted its node rank; 0: nobody */
     char host[CT_RDZV_HOST_BYTES];
     char address[CT_RDZV_ADDRESS_BYTES];
@@ -393,7 +394,8 @@ void ct_rdzv_restore_cordon(struct ct_rdzv *job, const struct ct_rdzv_cordon *co
 void ct_rdzv_restore_close(struct ct_rdzv *job, const struct ct_rdzv_result *result);
 void ct_rdzv_restored(struct ct_rdzv *job);
 
-/* Then: the member whose id folds to `id` has been silent for so long already. */
+/* Then: the member whose id folds to `id` has been silent for so long already, as one who held the
+ * record beside it says. */
 void ct_rdzv_restored_silent(struct ct_rdzv *job, uint64_t id, uint64_t silent_ms);
 
 /* Handle one event at time `now_ms` (never less than before). Fills `actions`, which the caller

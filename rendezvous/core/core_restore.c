@@ -129,6 +129,7 @@ void ct_rdzv_restored_silent(struct ct_rdzv *job, uint64_t id, uint64_t silent_m
         struct ct_rdzv_member *member = &job->members[i];
         if (member->state == CT_RDZV_FREE || ct_id_fold(member->id) != id)
             continue;
+        member->missed = true;
         member->lease_awake_ms =
             ct_rdzv_awake_ms(job) + CT_MAX(left_ms, (uint64_t)ct_rdzv_heartbeat_ms(&job->params));
         job->scan_awake_ms = CT_MIN(job->scan_awake_ms, member->lease_awake_ms);

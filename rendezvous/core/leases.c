@@ -48,7 +48,8 @@ static void extend_leases(struct ct_rdzv *job, uint64_t gap_ms)
     job->excused_awake_ms = awake + job->params.lease_ms;
     for (size_t i = 0; i < job->capacity; i++) {
         struct ct_rdzv_member *member = &job->members[i];
-        if (member->state != CT_RDZV_FREE && member->lease_awake_ms != UINT64_MAX)
+        if (member->state != CT_RDZV_FREE && member->lease_awake_ms != UINT64_MAX &&
+            !member->missed)
             member->lease_awake_ms = CT_MAX(member->lease_awake_ms + gap_ms, least);
     }
 }
@@ -67,7 +68,7 @@ void ct_rdzv_contact(struct ct_rdzv *job)
     job->excused_awake_ms = ct_rdzv_awake_ms(job) + job->params.lease_ms + GRACE_MS;
     for (size_t i = 0; i < job->capacity; i++) {
         struct ct_rdzv_member *member = &job->members[i];
-        if (member->state != CT_RDZV_FREE)
+        if (member->state != CT_RDZV_FREE && !member->missed)
             member->lease_awake_ms = CT_MAX(member->lease_awake_ms, job->excused_awake_ms);
     }
     ct_rdzv_announce(job, "nodes are heard again");
@@ -129,7 +130,7 @@ void ct_rdzv_renew_lease(struct ct_rdzv *job, struct ct_rdzv_member *member)
 {
     ct_rdzv_contact(job);
     member->received_ms = job->now_ms;
-    member->spared = false;
+    member->spared = member->missed = false;
     set_lease(job, member, member->own ? UINT64_MAX : ct_rdzv_awake_ms(job) + job->params.lease_ms);
 }
 
@@ -189,7 +190,7 @@ void ct_rdzv_scan_leases(struct ct_rdzv *job)
         if (until <= awake && is_late && !member->spared) {
             member->spared = true;
             until = member->lease_awake_ms = awake + CT_MIN(job->late_ms, heartbeat_ms);
-        } else if (until <= awake && is_isolated && !member->hung_up) {
+        } else if (until <= awake && is_isolated && !member->hung_up && !member->missed) {
             if (!job->is_cut_off)
                 ct_rdzv_announce(job, "no node is heard: the daemon itself seems to be cut off");
             job->is_cut_off = true;

@@ -72,10 +72,13 @@ static bool terms_differ(const struct ct_rdzv *job, const struct ct_rdzv_params 
 }
 
 /* How long somebody waits who wants what `holder` has: a host that came up again finds its own old
- * self still leased, which will never be heard again. 0: the holder was heard since, it lives. */
+ * self still leased, which will not be heard again, and whose connection may just have closed.
+ * 0: the holder was heard since, it lives. */
 static uint32_t contest_ms(struct ct_rdzv *job, struct ct_rdzv_member *holder)
 {
     uint32_t heartbeat = ct_rdzv_heartbeat_ms(&job->params);
+    if (holder->hung_up && holder->link == 0)
+        return CT_MIN(ct_rdzv_reattach_ms(job->params.lease_ms), heartbeat) + 1;
     bool is_new = holder->contested_ms == 0 ||
                   job->now_ms - holder->contested_ms > 2 * (uint64_t)job->params.lease_ms;
     if (is_new)

@@ -45,13 +45,6 @@ void ct_replica_free(struct ct_replica *replica)
     }
 }
 
-int ct_replica_fill(struct ct_replica *replica, const char *key, const void *value, size_t size)
-{
-    if (strlen(key) >= CT_REPLICA_KEY_BYTES || size > CT_WIRE_ENTRY_BYTES / 2)
-        return CT_ELIMIT;
-    return ct_replica_map_set(&replica->map, key, value, size);
-}
-
 /* ---- sending ---- */
 
 struct ct_wire_replica_sender replica_sender(const struct ct_replica *replica, uint64_t to)
@@ -295,40 +288,17 @@ static void tell(struct ct_replica *replica)
 
 /* ---- begin ---- */
 
-/* What the map held before becomes entries of the log, so that voters to come get them. */
-static int log_what_is_filled(struct ct_replica *replica)
-{
-    for (size_t i = 0; i < replica->map.count; i++) {
-        const struct ct_replica_map_entry *entry = &replica->map.entries[i];
-        size_t size = ct_replica_entry_bytes(entry->key, entry->value.size);
-        void *data = malloc(size);
-        uint64_t index;
-
-        if (!data)
-            return CT_ENOMEM;
-        ct_replica_entry_write(data, entry->key, entry->value.data, entry->value.size);
-        index = replica_log_append(&replica->log, replica->term, REPLICA_PUT, data, size, 0);
-        free(data);
-        if (index == 0)
-            return CT_ENOMEM;
-    }
-    return 0;
-}
-
-int ct_replica_found(struct ct_replica *replica, uint64_t term, struct ct_error *err)
+void ct_replica_found(struct ct_replica *replica)
 {
     struct replica_servers *servers = &replica->log.base_servers;
 
-    replica->term = term + 1;
+    replica->term = 1;
     replica->voted_for = replica->id;
     servers->count = 1;
     servers->list[0].id = replica->id;
     memcpy(servers->list[0].address, replica->address, sizeof replica->address);
-    if (log_what_is_filled(replica))
-        return ct_error_set(err, CT_ENOMEM, "out of memory");
     replica_lead_begin(replica);
     tell(replica);
-    return 0;
 }
 
 bool ct_replica_holds_all(struct ct_replica *replica, uint64_t now_ms)
@@ -559,13 +529,4 @@ bool ct_replica_entry(const struct ct_replica *replica, size_t index, const char
     *ret_key = replica->map.entries[index].key;
     *ret_value = replica->map.entries[index].value;
     return true;
-}
-
-bool ct_replica_get(const struct ct_replica *replica, const char *key, struct ct_bytes *ret_value)
-{
-    const struct ct_replica_map_entry *entry = ct_replica_map_find(&replica->map, key);
-
-    if (entry)
-        *ret_value = entry->value;
-    return entry != NULL;
 }

@@ -18,12 +18,12 @@
  *
  * When a majority is gone for good (its processes are proven dead, or an operator says so), a
  * survivor founds the record anew with the map it has, in a higher era; replicas of different eras
- * ignore each other. Without such proof nobody may call ct_replica_found: two halves would both
- * lead.
+ * ignore each other. Without such proof nobody may call ct_replica_found_anew: two halves would
+ * both lead.
  *
  * It has no clock, no socket and no random numbers: the caller passes time, messages and a seed,
- * and the simulator runs it as it is. Callbacks come at the end of ct_replica_found, _receive,
- * _tick and _died; they may call ct_replica_put. One thread at a time. */
+ * and the simulator runs it as it is. Callbacks come at the end of ct_replica_found,
+ * _found_anew, _receive, _tick and _died; they may call ct_replica_put. One thread at a time. */
 #ifndef CT_RENDEZVOUS_REPLICA_REPLICA_H
 #define CT_RENDEZVOUS_REPLICA_REPLICA_H
 
@@ -77,17 +77,14 @@ struct ct_replica_options {
     const struct ct_replica_io *io; /* outlives the replica */
 };
 
-/* A replica with an empty map that holds nothing and leads nobody yet: fill the map and call
- * ct_replica_found, or ct_replica_join. NULL without memory. */
+/* A replica with an empty map that leads nobody yet: call ct_replica_found or ct_replica_join. NULL
+ * without memory. */
 struct ct_replica *ct_replica_new(const struct ct_replica_options *options);
 void ct_replica_free(struct ct_replica *replica); /* NULL: nothing */
 
-/* Before ct_replica_found: what the map holds from the start. 0, CT_ELIMIT, CT_ENOMEM. */
-int ct_replica_fill(struct ct_replica *replica, const char *key, const void *value, size_t size);
-
-/* Found the record: this replica is the only voter and leads in a term above `term` (of the records
- * that it replaces; 0: none). Calls back on_lead. 0 or CT_ENOMEM. */
-int ct_replica_found(struct ct_replica *replica, uint64_t term, struct ct_error *err);
+/* Found the record: this replica is the only voter and leads. Calls back on_lead, but for want of
+ * memory. */
+void ct_replica_found(struct ct_replica *replica);
 
 /* Does this replica hold every put that anybody was told of, when the processes of all other voters
  * are known to be dead at `now_ms`? A leader does that a majority has answered within an election's
@@ -153,8 +150,5 @@ bool ct_replica_server(const struct ct_replica *replica, size_t index,
  * until the next call that changes the replica. */
 bool ct_replica_entry(const struct ct_replica *replica, size_t index, const char **ret_key,
                       struct ct_bytes *ret_value);
-
-/* The value of `key`; false when there is none. */
-bool ct_replica_get(const struct ct_replica *replica, const char *key, struct ct_bytes *ret_value);
 
 #endif

@@ -76,7 +76,7 @@ static bool entry_make(struct ct_replica_map_entry *entry, const char *key, cons
     return true;
 }
 
-int ct_replica_map_set(struct ct_replica_map *map, const char *key, const void *value, size_t size)
+static int set(struct ct_replica_map *map, const char *key, const void *value, size_t size)
 {
     struct ct_replica_map_entry entry;
     bool there;
@@ -143,8 +143,7 @@ int ct_replica_entry_apply(struct ct_replica_map *map, const void *data, size_t 
     if (key_bytes == 0 || key_bytes > CT_REPLICA_KEY_BYTES || key_bytes > size - ENTRY_HEAD ||
         key[key_bytes - 1] != '\0' || strlen(key) + 1 != key_bytes)
         return CT_EPROTOCOL;
-    return ct_replica_map_set(map, key, from[4] ? key + key_bytes : NULL,
-                              size - ENTRY_HEAD - key_bytes);
+    return set(map, key, from[4] ? key + key_bytes : NULL, size - ENTRY_HEAD - key_bytes);
 }
 
 size_t ct_replica_map_bytes(const struct ct_replica_map *map)

@@ -21,9 +21,6 @@ struct ct_replica_map {
 
 void ct_replica_map_deinit(struct ct_replica_map *map); /* it is empty and may be used on */
 
-/* 0, CT_ELIMIT (too many keys), CT_ENOMEM. A NULL value forgets the key. */
-int ct_replica_map_set(struct ct_replica_map *map, const char *key, const void *value, size_t size);
-
 /* The entry of `key`, NULL when there is none. */
 const struct ct_replica_map_entry *ct_replica_map_find(const struct ct_replica_map *map,
                                                        const char *key);
@@ -32,7 +29,8 @@ const struct ct_replica_map_entry *ct_replica_map_find(const struct ct_replica_m
 size_t ct_replica_entry_bytes(const char *key, size_t value_bytes);
 void ct_replica_entry_write(void *at, const char *key, const void *value, size_t value_bytes);
 
-/* Apply such an entry. 0, CT_EPROTOCOL for what is none, and as ct_replica_map_set. */
+/* Apply such an entry: the key is set, or without a value forgotten. 0, CT_EPROTOCOL for what is no
+ * entry, CT_ELIMIT (too many keys), CT_ENOMEM. */
 int ct_replica_entry_apply(struct ct_replica_map *map, const void *data, size_t size);
 
 /* All of the map as bytes (u32 length, entry; ...), and a map from them (which was empty). */

@@ -162,7 +162,7 @@ void replica_lead_tick(struct ct_replica *replica);
 /* Who votes as of the newest entry of the log. */
 void replica_voters(const struct ct_replica *replica, struct replica_servers *ret_servers);
 
-/* Stand for election; `disrupt`: at once, although others may have heard the leader a moment ago. */
+/* Stand for election; `disrupt`: at once, even if others have heard the leader a moment ago. */
 void replica_stand(struct ct_replica *replica, bool disrupt);
 void replica_stand_after_death(struct ct_replica *replica);
 void replica_receive_vote(struct ct_replica *replica, const struct ct_msg_vote *vote);

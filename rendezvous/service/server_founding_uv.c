@@ -9,7 +9,7 @@
 
 uint64_t ct_server_epoch(const struct ct_server_replica *of)
 {
-    return (of->era >> 32) << 32 | ct_replica_term(of->replica);
+    return (ct_replica_era(of->replica) >> 32) << 32 | ct_replica_term(of->replica);
 }
 
 uint64_t ct_server_new_era(uint64_t count)
@@ -44,10 +44,11 @@ static void found_anew(struct ct_server_replica *of, const char *why)
 {
     struct ct_rdzv_server *server = of->server;
 
-    of->era = ct_server_new_era((of->era >> 32) + 1);
+    uint64_t era = ct_server_new_era((ct_replica_era(of->replica) >> 32) + 1);
+
     ct_log_event(server->log, CT_LOG_INFO, "replica", "host %s holds the rendezvous alone: %s",
                  of->host, why);
-    if (ct_replica_found_anew(of->replica, ct_server_now_ms(server), of->era) != 0)
+    if (ct_replica_found_anew(of->replica, ct_server_now_ms(server), era) != 0)
         return;
     if (server->service != NULL)
         ct_service_raise(server->service, ct_server_epoch(of));
@@ -62,23 +63,20 @@ static bool others_are_dead(const struct ct_server_replica *of)
     return dead;
 }
 
-/* The record that this host waited to hold has ended with all who held it, or nobody ever will tell:
+/* The record that this host waited to hold has ended with all who held it, nobody will tell more:
  * where the nodes meet, it is as if this ctrun had just been started. */
 static void found_first(struct ct_server_replica *of)
 {
-    uint64_t era = ct_server_new_era((of->era >> 32) + 1);
+    uint64_t era = ct_server_new_era((ct_replica_era(of->replica) >> 32) + 1);
     struct ct_replica *anew = ct_server_new_replica(of, era);
-    struct ct_error err = {0};
 
     if (anew == NULL)
         return;
     ct_replica_free(of->replica);
     of->replica = anew;
-    of->era = era;
     of->known.count = 0;
     of->voter_count = 0;
-    if (ct_replica_found(anew, 0, &err) != 0)
-        ct_log_event(of->server->log, CT_LOG_ERROR, "replica", "%s", err.text);
+    ct_replica_found(anew);
 }
 
 void ct_server_go_on_without_silent(struct ct_server_replica *of)

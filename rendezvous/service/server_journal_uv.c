@@ -6,6 +6,8 @@
 
 enum { WATCH_MS = 500 /* between two looks for a newer daemon */ };
 
+static void on_watch(uv_timer_t *timer);
+
 int ct_server_keep_on_disk(void *context, uint64_t ticket, const void *record, size_t size,
                            bool may_compact)
 {
@@ -18,7 +20,7 @@ int ct_server_keep_on_disk(void *context, uint64_t ticket, const void *record, s
                                (struct ct_journal_record){record, size, may_compact}, &err);
     if (rc == CT_EFENCED) {
         server->fenced = err; /* told by the next look, not from inside the service */
-        (void)uv_timer_start(&server->watch, ct_server_watch, 0, WATCH_MS);
+        (void)uv_timer_start(&server->watch, on_watch, 0, WATCH_MS);
         return rc;
     }
     if ((rc != 0) != server->journal_failed)
@@ -42,7 +44,7 @@ static void on_snapshot(void *context, ct_journal_emit_fn emit, void *emit_conte
 }
 
 /* Is there a newer daemon? One that has nothing to write would not find out otherwise. */
-void ct_server_watch(uv_timer_t *timer)
+static void on_watch(uv_timer_t *timer)
 {
     struct ct_rdzv_server *server = timer->data;
     struct ct_error err = {0};
@@ -72,7 +74,7 @@ int ct_server_restore(struct ct_rdzv_server *server, const char *dir, struct ct_
     rc = ct_journal_begin(server->journal, err);
     if (rc != 0)
         return rc;
-    (void)uv_timer_start(&server->watch, ct_server_watch, WATCH_MS, WATCH_MS);
+    (void)uv_timer_start(&server->watch, on_watch, WATCH_MS, WATCH_MS);
     ct_log_event(server->log, CT_LOG_INFO, "journal",
                  "epoch %llu with %zu jobs of the journal in %s", (unsigned long long)epoch,
                  ct_service_jobs(server->service), dir);

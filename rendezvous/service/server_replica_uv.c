@@ -198,6 +198,8 @@ int ct_server_keep_in_replica(void *context, uint64_t ticket, const void *record
     int rc = CT_EPROTOCOL;
 
     (void)may_compact; /* the map holds no more than the newest of each kind */
+    if (server->stopping)
+        return CT_EFENCED;
     if (!ct_record_head(record, size, &kind, job))
         return rc;
     if (kind != CT_RECORD_FORGET)
@@ -264,9 +266,9 @@ static void keep_known(struct ct_server_replica *of, const struct ct_msg_voters 
 /* The leader of this job's record says so to a ctrun that has founded another. */
 static void take_voters(struct ct_server_replica *of, const struct ct_msg_voters *voters)
 {
-    if (voters->era == of->era)
+    if (voters->era == ct_replica_era(of->replica))
         keep_known(of, voters);
-    if (voters->era == of->era || voters->epoch <= ct_server_epoch(of) ||
+    if (voters->era == ct_replica_era(of->replica) || voters->epoch <= ct_server_epoch(of) ||
         voters->servers.count == 0)
         return;
     ct_log_event(of->server->log, CT_LOG_INFO, "replica",
@@ -280,7 +282,7 @@ static void take_offer(struct ct_server_peer *peer, const struct ct_msg_offer *o
     struct ct_server_replica *of = peer->server->replica;
 
     if (peer->link == 0 || !ct_service_has_joined(peer->server->service, peer->link) ||
-        offer->era != of->era || offer->id != peer->id ||
+        offer->era != ct_replica_era(of->replica) || offer->id != peer->id ||
         !ct_str_copy(peer->address, sizeof peer->address, offer->address))
         return;
     peer->offers = true;
@@ -367,13 +369,12 @@ struct ct_msg_offer ct_rdzv_server_follow(struct ct_rdzv_server *server,
 {
     struct ct_server_replica *of = server->replica;
     struct ct_replica *anew =
-        voters->era != of->era ? ct_server_new_replica(of, voters->era) : NULL;
+        voters->era != ct_replica_era(of->replica) ? ct_server_new_replica(of, voters->era) : NULL;
 
     keep_known(of, voters);
     if (anew != NULL) {
         ct_replica_free(of->replica);
         of->replica = anew;
-        of->era = voters->era;
         of->changes = false;
         of->voter_count = 0;
         ct_replica_join(anew);
@@ -381,12 +382,13 @@ struct ct_msg_offer ct_rdzv_server_follow(struct ct_rdzv_server *server,
             drop_service(server);
         arm(of);
     }
-    return (struct ct_msg_offer){.era = of->era, .id = of->id, .address = of->address};
+    return (struct ct_msg_offer){
+        .era = ct_replica_era(of->replica), .id = of->id, .address = of->address};
 }
 
 bool ct_rdzv_server_leads(const struct ct_rdzv_server *server)
 {
-    return server->service != NULL;
+    return server->replica == NULL || ct_replica_leads(server->replica->replica);
 }
 
 static int begin(struct ct_server_replica *of, const struct ct_rdzv_replica_options *options,
@@ -403,8 +405,8 @@ static int begin(struct ct_server_replica *of, const struct ct_rdzv_replica_opti
         .on_died = on_died,
     };
 
-    of->era = options->voters != NULL ? options->voters->era : ct_server_new_era(1);
-    of->replica = ct_server_new_replica(of, of->era);
+    of->replica = ct_server_new_replica(of, options->voters != NULL ? options->voters->era
+                                                                    : ct_server_new_era(1));
     of->links = ct_replica_links_new(&links);
     of->server->handles += of->links != NULL;
     if (of->replica == NULL || of->links == NULL)
@@ -412,8 +414,10 @@ static int begin(struct ct_server_replica *of, const struct ct_rdzv_replica_opti
     if (options->voters != NULL) {
         keep_known(of, options->voters);
         ct_replica_join(of->replica);
-    } else if (ct_replica_found(of->replica, 0, err) != 0 || of->server->service == NULL) {
-        return ct_error_set(err, CT_ENOMEM, "no memory for the rendezvous");
+    } else {
+        ct_replica_found(of->replica);
+        if (of->server->service == NULL)
+            return ct_error_set(err, CT_ENOMEM, "no memory for the rendezvous");
     }
     ct_server_see_to_voters(of);
     arm(of);
@@ -471,6 +475,8 @@ void ct_server_replica_stop(struct ct_rdzv_server *server)
 {
     struct ct_server_replica *of = server->replica;
 
+    if (of->links != NULL) /* another leads at once, if there is one */
+        (void)ct_replica_yield(of->replica, ct_server_now_ms(server), 0);
     if (of->meet != NULL) {
         ct_conn_set_user(of->meet, NULL);
         ct_conn_close(of->meet, 0, NULL);

@@ -52,7 +52,6 @@ struct ct_server_replica {
     uv_timer_t timer;
     uint64_t due_ms; /* when it fires */
     uint64_t id;
-    uint64_t era; /* how often the record was founded, and 32 random bits */
     uint32_t election_ms, lease_ms;
     uint64_t led_by;                        /* the last other leader; 0: none */
     char address[CT_REPLICA_ADDRESS_BYTES]; /* where others reach it */
@@ -130,8 +129,6 @@ void ct_server_handle_closed(struct ct_rdzv_server *server);
 
 /* ---- server_journal_uv.c ---- */
 
-void ct_server_watch(uv_timer_t *timer);
-
 /* Of ct_service_io. */
 int ct_server_keep_on_disk(void *context, uint64_t ticket, const void *record, size_t size,
                            bool may_compact);
@@ -156,7 +153,7 @@ void ct_server_see_to_voters(struct ct_server_replica *of);
 
 uint64_t ct_server_epoch(const struct ct_server_replica *of); /* of a service, should it lead */
 
-/* Era number `count`: no other founder's, even if two found at once. */
+/* Era number `count`, with 32 random bits: no other founder's, even if two found at once. */
 uint64_t ct_server_new_era(uint64_t count);
 
 /* A replica that holds nothing yet; NULL without memory. */

@@ -33,7 +33,7 @@ void ct_server_list_voters(const struct ct_server_replica *of, struct ct_server_
     const struct ct_rdzv_server *server = of->server;
     struct ct_replica_server one;
 
-    *ret_voters = (struct ct_server_voters){.era = of->era};
+    *ret_voters = (struct ct_server_voters){.era = ct_replica_era(of->replica)};
     for (int order = 0; order <= 3; order++)
         for (size_t i = 0; ct_replica_server(of->replica, i, &one); i++)
             if (order_of(of, one.id) == order)

@@ -77,7 +77,8 @@ static bool io_is_for(void *context, void *peer, const char *job)
     return link != &world->links[STRANGER] && job[0] != '\0';
 }
 
-static int io_persist(void *context, uint64_t ticket, const void *record, size_t size, bool may_compact)
+static int io_persist(void *context, uint64_t ticket, const void *record, size_t size,
+                      bool may_compact)
 {
     (void)ticket;
     const struct world *world = context;

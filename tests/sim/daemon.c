@@ -63,7 +63,8 @@ static void io_announce(void *context, const char *job, const char *sentence)
         sim_trace(daemon->sim, "daemon: %s", sentence);
 }
 
-static int io_persist(void *context, uint64_t ticket, const void *record, size_t size, bool may_compact)
+static int io_persist(void *context, uint64_t ticket, const void *record, size_t size,
+                      bool may_compact)
 {
     (void)ticket;
     struct sim_daemon *daemon = context;

@@ -283,8 +283,9 @@ void show_still_needed(struct node *node, int signal)
     ct_log_event(
         &node->log, CT_LOG_WARN, "still_needed",
         "%s: the rendezvous of a job with %zu other node%s is here; once more ends it, and "
-        "the job goes on without status, drain and checkpoints",
-        ct_signal_name(signal, name, sizeof name), links, links == 1 ? "" : "s");
+        "the job goes on %s",
+        ct_signal_name(signal, name, sizeof name), links, links == 1 ? "" : "s",
+        node->host.replicated ? "with another node's" : "without status, drain and checkpoints");
 }
 
 static enum ct_run_how how_it_ended(const struct node *node)

@@ -1,9 +1,9 @@
-/* The node that hosts the rendezvous dies, as any node may: the others go on. No daemon, no journal:
- * the ctrun of host 0 serves at the endpoint. */
-#include "nodes/cluster.h"
+/* The node that hosts the rendezvous dies, as any node may: the others go on. There is no daemon
+ * and no journal: the ctrun of host 0 serves at the endpoint. */
 #include "drill.h"
 #include "e2e.h"
 #include "fleet.h"
+#include "nodes/cluster.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -11,18 +11,20 @@
 
 TestSuite(leader, .init = drill_enter, .fini = drill_leave, .timeout = 120);
 
-enum { STEPS = 2500, NODES = 3 };
+enum { STEPS = 2500, NODES = 3, MOST = 5 };
 
 /* Large enough that a node that is left alone is still at work when others come back. */
 static const char *const size[] = {"--model.hidden=256,256", NULL};
 static const struct fleet run = {.name = "run", .steps = STEPS, .words = size};
+/* The same with a batch that five nodes can divide. */
+static const struct fleet of_five = {.name = "run", .steps = STEPS, .batch = 60, .words = size};
 
 /* `nodes` nodes on hosts of their own are at work in round 1. */
-static void start_training(int nodes, struct drill_job *job, pid_t workers[NODES])
+static void start_training(int nodes, struct drill_job *job, pid_t workers[MOST])
 {
     cluster_up(nodes);
     job->endpoints = "10.78.0.1:29400";
-    fleet_job(&run, job);
+    fleet_job(nodes == MOST ? &of_five : &run, job);
     for (int i = 0; i < nodes; i++)
         (void)drill_node(i, i, job);
     fleet_wait_step(&run, 60, 30);
@@ -40,7 +42,7 @@ static double kill_host(void)
     return drill_ms(since);
 }
 
-static void expect_same_workers(const pid_t workers[NODES], int nodes)
+static void expect_same_workers(const pid_t workers[MOST], int nodes)
 {
     for (int i = 1; i < nodes; i++)
         cr_assert_eq(fleet_worker_now(i), workers[i], "the worker of node %d was restarted", i);
@@ -50,13 +52,13 @@ static void finish(int first, int nodes)
 {
     for (int i = first; i < nodes; i++)
         cr_assert_eq(fleet_finish(i, 60), 0, "%s", ct_buf_str(&drill_proc(i)->text));
-    fleet_expect_samples(&run);
+    fleet_expect_samples(nodes == MOST ? &of_five : &run);
 }
 
 Test(leader, two_of_three_nodes_go_on_when_the_host_of_the_rendezvous_is_killed)
 {
     struct drill_job job = {.nodes = "2:3", .lease = "5s", .restarts = 3};
-    pid_t workers[NODES];
+    pid_t workers[MOST];
 
     start_training(NODES, &job, workers);
     double next = kill_host();
@@ -82,7 +84,7 @@ static bool all_have_workers(void *context)
 static void kill_and_return(int nodes, const char *count, double seconds)
 {
     struct drill_job job = {.nodes = count, .lease = "5s", .restarts = 3, .last_call = "300ms"};
-    pid_t workers[NODES];
+    pid_t workers[MOST];
 
     start_training(nodes, &job, workers);
     drill_signal(drill_proc(0), SIGKILL);
@@ -111,11 +113,42 @@ Test(leader, a_host_that_starts_again_at_once_joins_the_one_that_lives)
     kill_and_return(2, "1:2", 0.0);
 }
 
+Test(leader, two_of_five_holders_that_die_at_once_are_survived)
+{
+    struct drill_job job = {.nodes = "2:5", .lease = "5s", .restarts = 3};
+    pid_t workers[MOST];
+
+    start_training(MOST, &job, workers);
+    double since = proc_now_s();
+    cr_assert_eq(kill(drill_proc(1)->pid, SIGKILL), 0);
+    drill_signal(drill_proc(0), SIGKILL);
+    fleet_wait_step(&run, fleet_step(&run) + 2, 20);
+    cr_log_warn("next step after %.0f ms", drill_ms(since));
+    for (int i = 2; i < MOST; i++)
+        cr_assert_eq(fleet_worker_now(i), workers[i], "the worker of node %d was restarted", i);
+    finish(2, MOST);
+}
+
+Test(leader, a_host_that_does_not_move_for_3_s_costs_no_worker)
+{
+    struct drill_job job = {.nodes = "3", .lease = "5s"};
+    pid_t workers[MOST];
+
+    start_training(NODES, &job, workers);
+    drill_signal(drill_proc(0), SIGSTOP);
+    drill_pass(3);
+    drill_signal(drill_proc(0), SIGCONT);
+    fleet_wait_step(&run, fleet_step(&run) + 20, 20);
+    expect_same_workers(workers, NODES);
+    cr_assert_eq(fleet_worker_now(0), workers[0]);
+    finish(0, NODES);
+}
+
 Test(leader, a_host_that_is_cut_off_from_the_majority_takes_no_step_and_joins_it_when_it_can)
 {
     struct drill_job job = {.nodes = "2:3", .lease = "2s", .restarts = 3};
     int nodes = NODES;
-    pid_t workers[NODES];
+    pid_t workers[MOST];
 
     start_training(NODES, &job, workers);
     double since = proc_now_s();
@@ -136,7 +169,7 @@ Test(leader, of_two_nodes_the_host_goes_on_after_a_lease_of_silence_and_the_othe
 {
     struct drill_job job = {.nodes = "1:2", .lease = "2s", .restarts = 3};
     int nodes = 2;
-    pid_t workers[NODES];
+    pid_t workers[MOST];
 
     start_training(2, &job, workers);
     double since = proc_now_s();
@@ -155,7 +188,7 @@ Test(leader, of_two_nodes_the_host_goes_on_after_a_lease_of_silence_and_the_othe
 Test(leader, one_of_two_nodes_goes_on_when_the_host_of_the_rendezvous_is_killed)
 {
     struct drill_job job = {.nodes = "1:2", .lease = "5s", .restarts = 3};
-    pid_t workers[NODES];
+    pid_t workers[MOST];
 
     start_training(2, &job, workers);
     double next = kill_host();

@@ -206,7 +206,8 @@ static bool on_is_for(void *context, void *peer, const char *job)
     return true;
 }
 
-static int on_persist(void *context, uint64_t ticket, const void *record, size_t size, bool may_compact)
+static int on_persist(void *context, uint64_t ticket, const void *record, size_t size,
+                      bool may_compact)
 {
     struct world *world = context;
     (void)ticket;

@@ -104,29 +104,6 @@ Test(replica, a_leader_hands_over)
     cr_assert_eq(world->broken[0], '\0', "%s", world->broken);
 }
 
-Test(replica, a_record_that_is_founded_anew_holds_what_was_filled_in)
-{
-    struct ct_replica_options options;
-    struct ct_bytes value;
-
-    begin(7, 3);
-    world_run(world, 3000);
-    options = (struct ct_replica_options){
-        .id = 99, .era = 2, .address = "n9:9", .seed = 7, .io = &world->nodes[1].io};
-    struct ct_replica *anew = ct_replica_new(&options);
-    const char *key;
-
-    for (size_t i = 0; ct_replica_entry(world->nodes[1].replica, i, &key, &value); i++)
-        cr_assert_eq(ct_replica_fill(anew, key, value.data, value.size), 0);
-    world->nodes[1].leads = false;
-    cr_assert_eq(ct_replica_found(anew, ct_replica_term(world->nodes[1].replica), NULL), 0);
-    cr_assert(ct_replica_leads(anew));
-    cr_assert(ct_replica_get(anew, "key1", &value));
-    cr_assert_gt(ct_replica_term(anew), ct_replica_term(world->nodes[1].replica));
-    world->nodes[1].leads = false;
-    ct_replica_free(anew);
-}
-
 /* Which of the two voters does not lead. */
 static int other_voter(int leader)
 {

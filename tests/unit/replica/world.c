@@ -123,10 +123,14 @@ static void arrive(struct world *world, struct flying *message)
 static uint64_t put_in(const struct ct_replica *replica, size_t key)
 {
     struct ct_bytes value;
+    const char *found;
     char name[16];
 
     snprintf(name, sizeof name, "key%zu", key);
-    return ct_replica_get(replica, name, &value) ? ct_get_le64(value.data) : 0;
+    for (size_t i = 0; ct_replica_entry(replica, i, &found, &value); i++)
+        if (strcmp(found, name) == 0)
+            return ct_get_le64(value.data);
+    return 0;
 }
 
 static void on_lead(void *context, uint64_t term)
@@ -210,7 +214,7 @@ static void start(struct world *world, size_t index, bool founds)
     node->replica = ct_replica_new(&options);
     CT_ASSERT(node->replica);
     if (founds)
-        CT_ASSERT(ct_replica_found(node->replica, 0, NULL) == 0);
+        ct_replica_found(node->replica);
     else
         ct_replica_join(node->replica);
 }

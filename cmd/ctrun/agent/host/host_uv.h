@@ -32,8 +32,8 @@ struct host {
 int host_start(struct host *host, uv_loop_t *loop, const struct job *job, const struct ct_log *log,
                struct ct_error *err);
 
-/* The rendezvous is another node's, which asks who could hold the record of the job: begin to listen
- * for that, and say where. False when this node cannot. */
+/* The rendezvous is another node's, which asks who could hold the job's record: begin to listen for
+ * that, and say where. False when this node cannot. */
 bool host_offer(struct host *host, uv_loop_t *loop, const struct job *job, const struct ct_log *log,
                 const struct ct_msg_voters *voters, struct ct_msg_offer *ret_offer);
 
