@@ -38,9 +38,8 @@ struct ct_service_io {
 
     /* Keep a record (see records.h) durably: 0 when that is done, a negative code when it cannot
      * be, CT_SERVICE_LATER when ct_service_kept will tell with `ticket`, which grows (0: nobody
-     * wants to know). What is kept later is kept in order. `may_compact`: all that was kept before is
-     * in the service's state, so a snapshot may take its place. NULL: nothing outlives the service.
-     */
+     * wants to know). What is kept later is kept in order. `may_compact`: the service's state holds
+     * all earlier records, so a snapshot may replace them. NULL: no state outlives the service. */
     int (*persist)(void *context, uint64_t ticket, const void *record, size_t size,
                    bool may_compact);
 
