@@ -148,7 +148,9 @@ static void on_close(struct ct_conn *conn, const struct ct_error *why)
         return;
     struct ct_replica_links *links = link->links;
     uint64_t now = now_ms(links), id = link->id;
-    bool is_dead = !link->is_open && link->was_open && why->code == UV_ECONNREFUSED;
+    /* One that votes has listened there, or it would not have got the log. */
+    bool has_listened = link->was_open || link->wanted;
+    bool is_dead = !link->is_open && has_listened && why->code == UV_ECONNREFUSED;
     bool at_once = link->is_open && why->code == CT_ECLOSED && now - link->opened_ms >= BRIEF_MS;
 
     bool is_fresh = link->closed_ms != 0 && now - link->closed_ms < LATELY_MS;

@@ -33,7 +33,7 @@ static void arm(struct ct_server_replica *of)
 
     if (of->server->stopping)
         return;
-    of->due_ms = CT_MAX(ct_replica_deadline(of->replica), now_ms);
+    of->due_ms = of->changed ? now_ms : CT_MAX(ct_replica_deadline(of->replica), now_ms);
     if (of->server->service == NULL && of->voter_count == 1)
         of->due_ms = CT_MIN(of->due_ms,
                             CT_MAX(of->voters[0].heard_ms + ct_server_silence_ms(of), now_ms + 1));
@@ -165,15 +165,29 @@ static void on_put(void *context, uint64_t number, int code)
     ct_server_arm(server);
 }
 
+static void report_holders(const struct ct_server_replica *of)
+{
+    struct ct_replica_server one;
+    size_t count = 0;
+
+    while (ct_replica_server(of->replica, count, &one))
+        count++;
+    ct_log_event(of->server->log, CT_LOG_DEBUG, "replica",
+                 "the record of job %s is held by %zu hosts", of->server->only_job, count);
+}
+
 /* A node that cannot be reached is not asked again before it offers anew. */
 static void on_changed(void *context, int code)
 {
     struct ct_server_replica *of = context;
 
+    if (code == 0)
+        report_holders(of);
     for (struct ct_server_peer *peer = of->server->peers; peer != NULL; peer = peer->next)
         if (code == CT_ETIMEOUT && of->adds != 0 && peer->id == of->adds)
             peer->offers = false;
     of->changes = false;
+    of->changed = true;
     of->adds = 0;
 }
 
@@ -246,6 +260,7 @@ static void on_timer(uv_timer_t *timer)
         (void)uv_timer_start(&of->timer, on_timer, READ_MS, 0);
         return;
     }
+    of->changed = false;
     ct_replica_tick(of->replica, now_ms);
     ct_server_go_on_without_silent(of);
     ct_server_see_to_voters(of);

@@ -61,6 +61,7 @@ struct ct_server_replica {
     struct ct_key key;
     bool has_key;
     bool changes;                  /* a voter is being added or removed */
+    bool changed;                  /* that is over: the next one may be due at once */
     uint64_t adds;                 /* which; 0: none */
     struct ct_server_voters known; /* by others' words, while this one holds no record */
     struct ct_server_voters told;  /* to the members, while this one leads */

@@ -7,6 +7,7 @@
 
 #include <criterion/criterion.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 TestSuite(leader, .init = drill_enter, .fini = drill_leave, .timeout = 120);
@@ -14,7 +15,7 @@ TestSuite(leader, .init = drill_enter, .fini = drill_leave, .timeout = 120);
 enum { STEPS = 2500, NODES = 3, MOST = 5 };
 
 /* Large enough that a node that is left alone is still at work when others come back. */
-static const char *const size[] = {"--model.hidden=256,256", NULL};
+static const char *const size[] = {"--model.hidden=512,512", "--log.level=debug", NULL};
 static const struct fleet run = {.name = "run", .steps = STEPS, .words = size};
 /* The same with a batch that five nodes can divide. */
 static const struct fleet of_five = {.name = "run", .steps = STEPS, .batch = 60, .words = size};
@@ -28,6 +29,11 @@ static void start_training(int nodes, struct drill_job *job, pid_t workers[MOST]
     for (int i = 0; i < nodes; i++)
         (void)drill_node(i, i, job);
     fleet_wait_step(&run, 60, 30);
+    if (nodes > 1) { /* who may die follows from who holds the record */
+        char held[64];
+        (void)snprintf(held, sizeof held, "is held by %d hosts", nodes);
+        (void)proc_wait_text(drill_proc(0), held, 20);
+    }
     for (int i = 0; i < nodes; i++)
         workers[i] = fleet_worker_now(i);
 }
