@@ -71,7 +71,7 @@ Test(leader, two_of_three_nodes_go_on_when_the_host_of_the_rendezvous_is_killed)
     expect_same_workers(workers, NODES);
     finish(1, NODES);
     e2e_said(drill_proc(1), "is gone, the workers go on as long as the node there does");
-    cr_log_warn("next step after %.0f ms", next);
+    cr_log_info("next step after %.0f ms", next);
     cr_assert_lt(next, 2000, "the next step came after %.0f ms", next);
 }
 
@@ -98,7 +98,7 @@ static void kill_and_return(int nodes, const char *count, double seconds)
     (void)drill_node(0, 0, &job);
     double since = proc_now_s();
     proc_until(all_have_workers, &nodes, 20, "a worker on each node");
-    cr_log_warn("back after %.0f ms", drill_ms(since));
+    cr_log_info("back after %.0f ms", drill_ms(since));
     expect_same_workers(workers, nodes);
     fleet_wait_step(&run, fleet_step(&run) + 20, 20);
     finish(0, nodes);
@@ -129,7 +129,7 @@ Test(leader, two_of_five_holders_that_die_at_once_are_survived)
     cr_assert_eq(kill(drill_proc(1)->pid, SIGKILL), 0);
     drill_signal(drill_proc(0), SIGKILL);
     fleet_wait_step(&run, fleet_step(&run) + 2, 20);
-    cr_log_warn("next step after %.0f ms", drill_ms(since));
+    cr_log_info("next step after %.0f ms", drill_ms(since));
     for (int i = 2; i < MOST; i++)
         cr_assert_eq(fleet_worker_now(i), workers[i], "the worker of node %d was restarted", i);
     finish(2, MOST);
@@ -161,7 +161,7 @@ Test(leader, a_host_that_is_cut_off_from_the_majority_takes_no_step_and_joins_it
     cluster_cut(0);
     int step = fleet_step(&run);
     fleet_wait_step(&run, step + 10, 20);
-    cr_log_warn("next steps after %.0f ms", drill_ms(since));
+    cr_log_info("next steps after %.0f ms", drill_ms(since));
     expect_same_workers(workers, NODES);
     (void)proc_wait_text(drill_proc(0), "must hear each other", 10);
     cluster_heal(0);
@@ -181,7 +181,7 @@ Test(leader, of_two_nodes_the_host_goes_on_after_a_lease_of_silence_and_the_othe
     double since = proc_now_s();
     cluster_cut(1);
     fleet_wait_step(&run, fleet_step(&run) + 10, 20);
-    cr_log_warn("next steps after %.0f ms", drill_ms(since));
+    cr_log_info("next steps after %.0f ms", drill_ms(since));
     cr_assert_eq(fleet_worker_now(0), workers[0]);
     (void)proc_wait_text(drill_proc(1), "which is silent", 20);
     cluster_heal(1);
@@ -200,6 +200,6 @@ Test(leader, one_of_two_nodes_goes_on_when_the_host_of_the_rendezvous_is_killed)
     double next = kill_host();
     expect_same_workers(workers, 2);
     finish(1, 2);
-    cr_log_warn("next step after %.0f ms", next);
+    cr_log_info("next step after %.0f ms", next);
     cr_assert_lt(next, 2000, "the next step came after %.0f ms", next);
 }

@@ -218,7 +218,7 @@ Test(replica, faults_never_break_the_record)
         world_deinit(world);
     }
     world_init(world, 1, 1);
-    cr_log_warn("%llu seeds: %llu elections, %llu kills, %llu puts", (unsigned long long)count,
+    cr_log_info("%llu seeds: %llu elections, %llu kills, %llu puts", (unsigned long long)count,
                 (unsigned long long)elections, (unsigned long long)kills,
                 (unsigned long long)confirmed);
 }
