@@ -144,7 +144,7 @@ void replica_lead_send(struct ct_replica *replica, bool heartbeat)
 static uint64_t held_by_majority(struct ct_replica *replica)
 {
     struct replica_servers servers;
-    uint64_t match[CT_REPLICA_SERVERS];
+    uint64_t match[CT_REPLICA_SERVERS] = {0};
     uint32_t count = 0;
 
     look_up_peers(replica, &servers);

@@ -35,7 +35,7 @@ static bool make_room(struct replica_log *log)
 
     if (log->count < log->room)
         return true;
-    entries = realloc(log->entries, room * sizeof *entries);
+    entries = realloc(log->entries, room * sizeof(struct replica_entry *));
     if (!entries)
         return false;
     log->entries = entries;
@@ -73,7 +73,7 @@ void replica_log_drop(struct replica_log *log, uint64_t index)
     for (size_t i = 0; i < count; i++)
         free(log->entries[i]);
     log->count -= count;
-    memmove(log->entries, log->entries + count, log->count * sizeof log->entries[0]);
+    memmove(log->entries, log->entries + count, log->count * sizeof(struct replica_entry *));
     log->base_index = index;
     log->base_term = term;
 }

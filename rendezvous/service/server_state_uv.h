@@ -175,7 +175,7 @@ int ct_server_replica_start(struct ct_rdzv_server *server,
                             const struct ct_rdzv_replica_options *options, const struct ct_key *key,
                             struct ct_error *err);
 void ct_server_replica_stop(struct ct_rdzv_server *server);
-void ct_server_replica_free(struct ct_server_replica *replica);
+void ct_server_replica_free(struct ct_server_replica *of);
 
 /* Of ct_service_io. */
 int ct_server_keep_in_replica(void *context, uint64_t ticket, const void *record, size_t size,

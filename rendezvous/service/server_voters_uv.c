@@ -78,7 +78,7 @@ struct ct_server_voter *ct_server_voter_of(struct ct_server_replica *of, uint64_
 static void note_voters(struct ct_server_replica *of, const struct ct_server_voters *voters)
 {
     uint64_t now_ms = ct_server_now_ms(of->server);
-    struct ct_server_voter list[CT_REPLICA_SERVERS];
+    struct ct_server_voter list[CT_REPLICA_SERVERS] = {0};
     size_t count = 0;
 
     for (uint32_t i = 0; i < voters->count; i++) {
