@@ -1,4 +1,4 @@
-/* Who leads: terms, votes, and what a follower takes from its leader. The rules are those of
+/* Terms, what a follower takes from its leader, and what the caller is told. The rules are those of
  * chapters 3 and 4 of Ongaro's dissertation; where a line guards one of them, it says which. */
 #include "rendezvous/replica/replica.h"
 
@@ -125,7 +125,7 @@ static void answer(struct ct_replica *replica, const struct ct_wire_replica_send
 }
 
 /* A message of the leader of `term`: false when that term is over. */
-static bool heard_leader(struct ct_replica *replica, uint64_t term, uint64_t leader)
+static bool accept_leader(struct ct_replica *replica, uint64_t term, uint64_t leader)
 {
     if (term < replica->term)
         return false;
@@ -170,7 +170,7 @@ static void receive_append(struct ct_replica *replica, const struct ct_msg_appen
 {
     uint64_t index = append->previous_index;
 
-    if (!heard_leader(replica, append->term, append->sender.id) || !fits(&replica->log, append)) {
+    if (!accept_leader(replica, append->term, append->sender.id) || !fits(&replica->log, append)) {
         answer(replica, &append->sender, append->stamp, index, true,
                replica_log_last(&replica->log));
         return;
@@ -216,7 +216,7 @@ static void receive_snapshot(struct ct_replica *replica, const struct ct_msg_sna
     const struct replica_log *log = &replica->log;
     uint64_t index = snapshot->last_index;
 
-    if (!heard_leader(replica, snapshot->term, snapshot->sender.id)) {
+    if (!accept_leader(replica, snapshot->term, snapshot->sender.id)) {
         answer(replica, &snapshot->sender, 0, index, true,
                replica_log_last(log)); /* in which term */
         return;
@@ -242,14 +242,14 @@ static void receive_appended(struct ct_replica *replica, const struct ct_msg_app
 
 /* ---- what became of it ---- */
 
-static void tell_puts(struct ct_replica *replica)
+static void report_puts(struct ct_replica *replica)
 {
-    while (replica->told_index < replica->committed) {
+    while (replica->reported_index < replica->committed) {
         struct replica_entry *entry = NULL;
 
-        replica->told_index = CT_MAX(replica->told_index + 1, replica->log.base_index + 1);
-        if (replica->told_index <= replica->committed)
-            entry = replica_log_at(&replica->log, replica->told_index);
+        replica->reported_index = CT_MAX(replica->reported_index + 1, replica->log.base_index + 1);
+        if (replica->reported_index <= replica->committed)
+            entry = replica_log_at(&replica->log, replica->reported_index);
         if (entry && entry->number) {
             uint64_t number = entry->number;
 
@@ -268,9 +268,9 @@ static bool is_complete(const struct ct_replica *replica)
     return replica->role == REPLICA_LEADER && replica->committed >= replica->lead_index;
 }
 
-static void tell(struct ct_replica *replica)
+static void report(struct ct_replica *replica)
 {
-    tell_puts(replica);
+    report_puts(replica);
     if (replica->changed) {
         replica->changed = false;
         replica->changing = false;
@@ -290,15 +290,11 @@ static void tell(struct ct_replica *replica)
 
 void ct_replica_found(struct ct_replica *replica)
 {
-    struct replica_servers *servers = &replica->log.base_servers;
-
     replica->term = 1;
     replica->voted_for = replica->id;
-    servers->count = 1;
-    servers->list[0].id = replica->id;
-    memcpy(servers->list[0].address, replica->address, sizeof replica->address);
+    replica_only_self(replica, &replica->log.base_servers);
     replica_lead_begin(replica);
-    tell(replica);
+    report(replica);
 }
 
 bool ct_replica_holds_all(struct ct_replica *replica, uint64_t now_ms)
@@ -414,7 +410,7 @@ void ct_replica_receive(struct ct_replica *replica, uint64_t now_ms,
         replica_receive_take_lead(replica, &message->take_lead);
         break;
     }
-    tell(replica);
+    report(replica);
 }
 
 void ct_replica_tick(struct ct_replica *replica, uint64_t now_ms)
@@ -428,7 +424,7 @@ void ct_replica_tick(struct ct_replica *replica, uint64_t now_ms)
     } else if (now_ms >= replica->deadline_ms) {
         replica_stand(replica, false);
     }
-    tell(replica);
+    report(replica);
 }
 
 uint64_t ct_replica_deadline(const struct ct_replica *replica)

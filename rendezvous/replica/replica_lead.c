@@ -32,9 +32,9 @@ static void peer_add(struct ct_replica *replica, uint64_t id)
 }
 
 /* Those that vote as of the newest entry, and the one that is being added. */
-static void look_up_peers(struct ct_replica *replica, struct replica_servers *ret_servers)
+static void update_peers(struct ct_replica *replica, struct replica_servers *ret_servers)
 {
-    replica_log_servers(&replica->log, replica_log_last(&replica->log), ret_servers);
+    replica_voters(replica, ret_servers);
     for (uint32_t i = 0; i < replica->peer_count;)
         if (replica_servers_have(ret_servers, replica->peers[i].id) ||
             replica->peers[i].id == replica->adding.id)
@@ -126,7 +126,7 @@ void replica_lead_send(struct ct_replica *replica, bool heartbeat)
 {
     struct replica_servers servers;
 
-    look_up_peers(replica, &servers);
+    update_peers(replica, &servers);
     for (uint32_t i = 0; i < replica->peer_count; i++) {
         struct replica_peer *peer = &replica->peers[i];
         const char *address = address_of(replica, &servers, peer->id);
@@ -147,7 +147,7 @@ static uint64_t held_by_majority(struct ct_replica *replica)
     uint64_t match[CT_REPLICA_SERVERS] = {0};
     uint32_t count = 0;
 
-    look_up_peers(replica, &servers);
+    update_peers(replica, &servers);
     for (uint32_t i = 0; i < servers.count; i++) {
         uint64_t id = servers.list[i].id, held;
         uint32_t at = count++;
@@ -180,14 +180,13 @@ static void change_over(struct ct_replica *replica, int code)
     replica->change_index = 0;
 }
 
-static bool append_servers(struct ct_replica *replica, const struct replica_servers *servers)
+/* The index of the entry that makes them the voters; 0 without memory. */
+static uint64_t append_servers(struct ct_replica *replica, const struct replica_servers *servers)
 {
     unsigned char data[REPLICA_SERVERS_BYTES];
     size_t size = replica_servers_write(servers, data, sizeof data);
 
-    replica->change_index =
-        replica_log_append(&replica->log, replica->term, REPLICA_SERVERS, data, size, 0);
-    return replica->change_index != 0;
+    return replica_log_append(&replica->log, replica->term, REPLICA_SERVERS, data, size, 0);
 }
 
 /* The new replica holds all but the last entries: it votes from now on. */
@@ -198,9 +197,10 @@ static void promote(struct ct_replica *replica)
 
     if (!peer || replica->change_index || peer->match == 0 || peer->match < replica->committed)
         return;
-    replica_log_servers(&replica->log, replica_log_last(&replica->log), &servers);
+    replica_voters(replica, &servers);
     servers.list[servers.count++] = replica->adding;
-    if (!append_servers(replica, &servers)) {
+    replica->change_index = append_servers(replica, &servers);
+    if (replica->change_index == 0) {
         change_over(replica, CT_ENOMEM);
         return;
     }
@@ -210,18 +210,16 @@ static void promote(struct ct_replica *replica)
 
 bool replica_lead_alone(struct ct_replica *replica)
 {
-    unsigned char data[REPLICA_SERVERS_BYTES];
-    struct replica_servers self = {.count = 1, .list[0].id = replica->id};
+    struct replica_servers self;
 
-    memcpy(self.list[0].address, replica->address, sizeof replica->address);
+    replica_only_self(replica, &self);
     if (replica->changing && !replica->changed)
         change_over(replica, CT_EFENCED);
     replica->adding.id = 0;
-    return replica_log_append(&replica->log, replica->term, REPLICA_SERVERS, data,
-                              replica_servers_write(&self, data, sizeof data), 0) != 0;
+    return append_servers(replica, &self) != 0;
 }
 
-static void look_after_change(struct ct_replica *replica)
+static void advance_change(struct ct_replica *replica)
 {
     if (!replica->changing || replica->changed)
         return;
@@ -259,7 +257,7 @@ int ct_replica_add(struct ct_replica *replica, uint64_t now_ms, uint64_t id, con
 
     if (code)
         return code;
-    replica_log_servers(&replica->log, replica_log_last(&replica->log), &servers);
+    replica_voters(replica, &servers);
     if (id == 0 || strlen(address) >= CT_REPLICA_ADDRESS_BYTES ||
         servers.count == CT_REPLICA_SERVERS || replica_servers_have(&servers, id))
         return CT_ELIMIT;
@@ -278,13 +276,14 @@ int ct_replica_remove(struct ct_replica *replica, uint64_t now_ms, uint64_t id)
 
     if (code)
         return code;
-    replica_log_servers(&replica->log, replica_log_last(&replica->log), &servers);
+    replica_voters(replica, &servers);
     for (uint32_t i = 0; i < servers.count; i++)
         if (servers.list[i].id != id)
             left.list[left.count++] = servers.list[i];
     if (left.count == servers.count || left.count == 0)
         return CT_ENOTFOUND;
-    if (!append_servers(replica, &left))
+    replica->change_index = append_servers(replica, &left);
+    if (replica->change_index == 0)
         return CT_ENOMEM;
     replica->changing = true;
     replica_lead_send(replica, false);
@@ -300,7 +299,7 @@ int ct_replica_yield(struct ct_replica *replica, uint64_t now_ms, uint64_t id)
     replica->now_ms = now_ms;
     if (replica->role != REPLICA_LEADER)
         return CT_EFENCED;
-    look_up_peers(replica, &servers);
+    update_peers(replica, &servers);
     for (uint32_t i = 0; i < replica->peer_count; i++) {
         const struct replica_peer *peer = &replica->peers[i];
 
@@ -379,45 +378,37 @@ void replica_lead_answer(struct ct_replica *replica, const struct ct_msg_appende
         peer->waits = false;
         peer->snapshot_ms = 0;
     }
-    look_after_change(replica);
+    advance_change(replica);
     replica_lead_send(replica, false);
     leave_if_removed(replica);
 }
 
-static bool majority_is_near(struct ct_replica *replica)
-{
-    struct replica_servers servers;
-    uint32_t near = 0;
-
-    look_up_peers(replica, &servers);
-    for (uint32_t i = 0; i < servers.count; i++) {
-        const struct replica_peer *peer = peer_of(replica, servers.list[i].id);
-
-        near += servers.list[i].id == replica->id ||
-                (peer && peer->heard_ms && peer->heard_ms + replica->election_ms > replica->now_ms);
-    }
-    return 2 * near > servers.count;
-}
-
-bool replica_majority_follows(struct ct_replica *replica)
+/* Have more than half of the voters, this one included, answered within an election's time? With
+ * `asked` an answer counts from when its question was sent, else from when it came. */
+static bool is_majority_recent(struct ct_replica *replica, bool asked)
 {
     struct replica_servers servers;
     uint32_t count = 0;
 
-    look_up_peers(replica, &servers);
+    update_peers(replica, &servers);
     for (uint32_t i = 0; i < servers.count; i++) {
         const struct replica_peer *peer = peer_of(replica, servers.list[i].id);
+        uint64_t at_ms = !peer ? 0 : asked ? peer->asked_ms : peer->heard_ms;
 
-        count +=
-            servers.list[i].id == replica->id ||
-            (peer && peer->asked_ms && replica->now_ms < peer->asked_ms + replica->election_ms);
+        count += servers.list[i].id == replica->id ||
+                 (at_ms && replica->now_ms < at_ms + replica->election_ms);
     }
     return 2 * count > servers.count;
 }
 
+bool replica_majority_follows(struct ct_replica *replica)
+{
+    return is_majority_recent(replica, true);
+}
+
 void replica_lead_tick(struct ct_replica *replica)
 {
-    if (majority_is_near(replica)) {
+    if (is_majority_recent(replica, false)) {
         replica->quorum_ms = replica->now_ms;
     } else if (replica->now_ms >= replica->quorum_ms + replica->election_ms) {
         replica_follow(replica, replica->term, 0);
@@ -428,6 +419,6 @@ void replica_lead_tick(struct ct_replica *replica)
         replica_lead_send(replica, true);
     }
     commit_what_is_held(replica);
-    look_after_change(replica);
+    advance_change(replica);
     leave_if_removed(replica);
 }

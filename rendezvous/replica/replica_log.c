@@ -152,6 +152,13 @@ bool replica_servers_read(const void *data, size_t size, struct replica_servers 
     return size == 0;
 }
 
+void replica_only_self(const struct ct_replica *replica, struct replica_servers *ret_servers)
+{
+    ret_servers->count = 1;
+    ret_servers->list[0].id = replica->id;
+    memcpy(ret_servers->list[0].address, replica->address, sizeof replica->address);
+}
+
 bool replica_servers_have(const struct replica_servers *servers, uint64_t id)
 {
     for (uint32_t i = 0; i < servers->count; i++)

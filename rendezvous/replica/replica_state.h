@@ -100,7 +100,7 @@ struct ct_replica {
 
     uint64_t *failed; /* numbers of puts for on_put with CT_EFENCED */
     size_t failed_count, failed_room;
-    uint64_t told_index; /* entries up to here have no put of which nobody was told */
+    uint64_t reported_index; /* entries up to here have no put of which nobody was told */
 
     uint64_t dead;        /* the leader whose process is known to be dead; 0: none */
     uint64_t campaign_ms; /* when this replica stands for election because of that */
@@ -133,6 +133,8 @@ uint64_t replica_log_servers(const struct replica_log *log, uint64_t index,
 /* An entry's data, and back; false for what is none. */
 size_t replica_servers_write(const struct replica_servers *servers, void *at, size_t room);
 bool replica_servers_read(const void *data, size_t size, struct replica_servers *ret_servers);
+/* This replica alone. */
+void replica_only_self(const struct ct_replica *replica, struct replica_servers *ret_servers);
 bool replica_servers_have(const struct replica_servers *servers, uint64_t id);
 
 enum { REPLICA_SERVERS_BYTES = 4 + CT_REPLICA_SERVERS * (8 + 2 + CT_REPLICA_ADDRESS_BYTES) };

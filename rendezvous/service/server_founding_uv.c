@@ -43,7 +43,6 @@ struct ct_replica *ct_server_new_replica(struct ct_server_replica *of, uint64_t 
 static void found_anew(struct ct_server_replica *of, const char *why)
 {
     struct ct_rdzv_server *server = of->server;
-
     uint64_t era = ct_server_new_era((ct_replica_era(of->replica) >> 32) + 1);
 
     ct_log_event(server->log, CT_LOG_INFO, "replica", "host %s holds the rendezvous alone: %s",
@@ -99,7 +98,7 @@ void ct_server_go_on_without_dead(struct ct_server_replica *of)
 
     if (!others_are_dead(of))
         return;
-    if (!ct_replica_server(of->replica, 0, &first) && of->meet_at[0] == '\0')
+    if (!ct_replica_server(of->replica, 0, &first) && of->job_endpoint[0] == '\0')
         found_first(of);
     else if (ct_replica_holds_all(of->replica, ct_server_now_ms(of->server)))
         found_anew(of, "the ctrun of each other host that held it is dead");

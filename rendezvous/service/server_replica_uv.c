@@ -167,13 +167,11 @@ static void on_put(void *context, uint64_t number, int code)
 
 static void report_holders(const struct ct_server_replica *of)
 {
-    struct ct_replica_server one;
-    size_t count = 0;
+    struct ct_server_voters voters;
 
-    while (ct_replica_server(of->replica, count, &one))
-        count++;
+    ct_server_list_voters(of, &voters);
     ct_log_event(of->server->log, CT_LOG_DEBUG, "replica",
-                 "the record of job %s is held by %zu hosts", of->server->only_job, count);
+                 "the record of job %s is held by %u hosts", of->server->only_job, voters.count);
 }
 
 /* A node that cannot be reached is not asked again before it offers anew. */
@@ -239,7 +237,7 @@ static void on_died(void *context, uint64_t id)
     ct_server_go_on_without_dead(of);
     if (server->service != NULL)
         ct_service_node_died(server->service, now_ms, id);
-    ct_server_see_to_voters(of);
+    ct_server_update_voters(of);
     ct_server_arm(server);
     arm(of);
 }
@@ -263,7 +261,7 @@ static void on_timer(uv_timer_t *timer)
     of->changed = false;
     ct_replica_tick(of->replica, now_ms);
     ct_server_go_on_without_silent(of);
-    ct_server_see_to_voters(of);
+    ct_server_update_voters(of);
     arm(of);
 }
 
@@ -279,7 +277,7 @@ static void keep_known(struct ct_server_replica *of, const struct ct_msg_voters 
 }
 
 /* The leader of this job's record says so to a ctrun that has founded another. */
-static void take_voters(struct ct_server_replica *of, const struct ct_msg_voters *voters)
+static void receive_voters(struct ct_server_replica *of, const struct ct_msg_voters *voters)
 {
     if (voters->era == ct_replica_era(of->replica))
         keep_known(of, voters);
@@ -292,7 +290,7 @@ static void take_voters(struct ct_server_replica *of, const struct ct_msg_voters
     (void)ct_rdzv_server_follow(of->server, voters);
 }
 
-static void take_offer(struct ct_server_peer *peer, const struct ct_msg_offer *offer)
+static void receive_offer(struct ct_server_peer *peer, const struct ct_msg_offer *offer)
 {
     struct ct_server_replica *of = peer->server->replica;
 
@@ -301,12 +299,12 @@ static void take_offer(struct ct_server_peer *peer, const struct ct_msg_offer *o
         !ct_str_copy(peer->address, sizeof peer->address, offer->address))
         return;
     peer->offers = true;
-    ct_server_see_to_voters(of);
+    ct_server_update_voters(of);
     arm(of);
 }
 
 /* The opening of another replica. */
-static void take_replica(struct ct_server_peer *peer, const struct ct_msg_hello *hello)
+static void receive_replica(struct ct_server_peer *peer, const struct ct_msg_hello *hello)
 {
     struct ct_rdzv_server *server = peer->server;
 
@@ -322,13 +320,13 @@ static void take_replica(struct ct_server_peer *peer, const struct ct_msg_hello 
     ct_conn_set_frame_limit(peer->conn, CT_WIRE_VALUE);
 }
 
-static bool take_hello(struct ct_server_peer *peer, const struct ct_msg_hello *hello)
+static bool receive_hello(struct ct_server_peer *peer, const struct ct_msg_hello *hello)
 {
     struct ct_rdzv_server *server = peer->server;
 
     peer->id = ct_id_fold(hello->incarnation);
     if (strcmp(hello->role, "replica") == 0) {
-        take_replica(peer, hello);
+        receive_replica(peer, hello);
         return true;
     }
     peer->is_agent = strcmp(hello->role, "agent") == 0;
@@ -345,15 +343,15 @@ bool ct_server_replica_message(struct ct_server_peer *peer, const struct ct_mess
     struct ct_server_voter *voter;
 
     if (message->type == CT_MSG_HELLO && !peer->is_replica)
-        return take_hello(peer, &message->hello);
+        return receive_hello(peer, &message->hello);
     if (message->type == CT_MSG_OFFER) {
-        take_offer(peer, &message->offer);
+        receive_offer(peer, &message->offer);
         return true;
     }
     if (!peer->is_replica)
         return peer->link == 0;
     if (message->type == CT_MSG_VOTERS) {
-        take_voters(of, &message->voters);
+        receive_voters(of, &message->voters);
         return true;
     }
     voter = ct_server_voter_of(of, peer->id);
@@ -364,7 +362,7 @@ bool ct_server_replica_message(struct ct_server_peer *peer, const struct ct_mess
         of->led_by = peer->id;
         voter->led = true;
     }
-    ct_server_see_to_voters(of);
+    ct_server_update_voters(of);
     arm(of);
     return true;
 }
@@ -434,7 +432,7 @@ static int begin(struct ct_server_replica *of, const struct ct_rdzv_replica_opti
         if (of->server->service == NULL)
             return ct_error_set(err, CT_ENOMEM, "no memory for the rendezvous");
     }
-    ct_server_see_to_voters(of);
+    ct_server_update_voters(of);
     arm(of);
     return 0;
 }
@@ -464,7 +462,8 @@ int ct_server_replica_start(struct ct_rdzv_server *server,
     if (key != NULL)
         of->key = *key;
     (void)ct_str_copy(of->host, sizeof of->host, options->host);
-    (void)ct_str_copy(of->meet_at, sizeof of->meet_at, options->meet != NULL ? options->meet : "");
+    (void)ct_str_copy(of->job_endpoint, sizeof of->job_endpoint,
+                      options->endpoint != NULL ? options->endpoint : "");
     (void)uv_timer_init(server->loop, &of->timer);
     of->timer.data = of;
     server->handles++;
@@ -492,10 +491,7 @@ void ct_server_replica_stop(struct ct_rdzv_server *server)
 
     if (of->links != NULL) /* another leads at once, if there is one */
         (void)ct_replica_yield(of->replica, ct_server_now_ms(server), 0);
-    if (of->meet != NULL) {
-        ct_conn_set_user(of->meet, NULL);
-        ct_conn_close(of->meet, 0, NULL);
-    }
+    ct_server_leave_endpoint(of);
     if (of->links != NULL)
         ct_replica_links_free(of->links, on_closed, server);
     uv_close((uv_handle_t *)&of->timer, on_timer_closed);

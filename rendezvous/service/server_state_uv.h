@@ -48,14 +48,14 @@ struct ct_server_replica {
     struct ct_replica *replica;
     struct ct_replica_io io;
     struct ct_replica_links *links;
-    struct ct_conn *meet; /* to where the job's nodes were told to meet; NULL: none */
+    struct ct_conn *endpoint_conn; /* to the job's endpoint, as its nodes were told; NULL: none */
     uv_timer_t timer;
     uint64_t due_ms; /* when it fires */
     uint64_t id;
     uint32_t election_ms, lease_ms;
     uint64_t led_by;                        /* the last other leader; 0: none */
     char address[CT_REPLICA_ADDRESS_BYTES]; /* where others reach it */
-    char meet_at[CT_ENDPOINT_TEXT];         /* "": here */
+    char job_endpoint[CT_ENDPOINT_TEXT];    /* "": here */
     char host[CT_RDZV_HOST_BYTES];
     struct ct_id incarnation;
     struct ct_key key;
@@ -147,8 +147,11 @@ bool ct_server_is_dead(const struct ct_server_replica *of, uint64_t id);
 /* What is known of voter `id`; NULL: it is none. */
 struct ct_server_voter *ct_server_voter_of(struct ct_server_replica *of, uint64_t id);
 
+/* Give up the connection to the job's endpoint, if there is one. */
+void ct_server_leave_endpoint(struct ct_server_replica *of);
+
 /* Something may have changed: connect to the voters, tell who they are, change them. */
-void ct_server_see_to_voters(struct ct_server_replica *of);
+void ct_server_update_voters(struct ct_server_replica *of);
 
 /* ---- server_founding_uv.c ---- */
 

@@ -26,10 +26,10 @@ struct ct_rdzv_server;
 /* The record of the one job lives on several agents (rendezvous/replica). Such a server serves
  * while it leads; at other times it tells nodes where to go. */
 struct ct_rdzv_replica_options {
-    size_t listener;   /* that others reach this one at, by its endpoint */
-    const char *host;  /* this node's name */
-    const char *meet;  /* where the job's nodes were told to meet; NULL: this one listens there */
-    uint32_t lease_ms; /* of the job's nodes */
+    size_t listener;      /* that others reach this one at, by its endpoint */
+    const char *host;     /* this node's name */
+    const char *endpoint; /* of the job, as its nodes were told; NULL: this one listens there */
+    uint32_t lease_ms;    /* of the job's nodes */
     const struct ct_msg_voters
         *voters; /* who holds the record; NULL: nobody yet, this one founds it */
 };

@@ -10,10 +10,10 @@
 #include <string.h>
 
 enum {
-    CHOICE = 64,         /* nodes that are considered, voters first */
-    AWAY_LEASES = 2,     /* until a voter whose node is not here gives way to another ... */
-    AWAY_MS = 5000,      /* ... and as much more, for nodes to find a new leader */
-    MEET_RETRY_MS = 100, /* a ctrun that starts where the nodes meet is told soon enough */
+    CHOICE = 64,             /* nodes that are considered, voters first */
+    AWAY_LEASES = 2,         /* until a voter whose node is not here gives way to another ... */
+    AWAY_MS = 5000,          /* ... and as much more, for nodes to find a new leader */
+    ENDPOINT_RETRY_MS = 100, /* a ctrun that starts there is told soon enough */
 };
 
 /* ---- who they are --------------------------------------------------------------------------- */
@@ -96,9 +96,9 @@ static void note_voters(struct ct_server_replica *of, const struct ct_server_vot
     of->voter_count = count;
 }
 
-/* ---- where the nodes were told to meet ------------------------------------------------------ */
+/* ---- the endpoint that the nodes were told --------------------------------------------------- */
 
-static void on_meet_open(struct ct_conn *conn)
+static void on_endpoint_open(struct ct_conn *conn)
 {
     struct ct_server_replica *of = ct_conn_user(conn);
 
@@ -110,50 +110,53 @@ static void on_meet_open(struct ct_conn *conn)
     ct_server_send_voters(&of->told, conn);
 }
 
-static void on_meet_message(struct ct_conn *conn, const struct ct_message *message)
+static void on_endpoint_message(struct ct_conn *conn, const struct ct_message *message)
 {
     (void)conn;
     (void)message;
 }
 
-static void on_meet_close(struct ct_conn *conn, const struct ct_error *why)
+static void on_endpoint_close(struct ct_conn *conn, const struct ct_error *why)
 {
     struct ct_server_replica *of = ct_conn_user(conn);
 
     (void)why;
     if (of != NULL)
-        of->meet = NULL; /* dialled again with the next heartbeat */
+        of->endpoint_conn = NULL; /* dialled again with the next heartbeat */
 }
 
-/* A ctrun that is started again where the nodes meet knows of no job, and founds one: it must hear
+/* A ctrun that is started again at the endpoint knows of no job, and founds one: it must hear
  * of this one before its first round. */
-static void see_to_meeting_place(struct ct_server_replica *of)
+static void watch_endpoint(struct ct_server_replica *of)
 {
-    static const struct ct_conn_callbacks callbacks = {
-        .on_open = on_meet_open, .on_message = on_meet_message, .on_close = on_meet_close};
+    static const struct ct_conn_callbacks callbacks = {.on_open = on_endpoint_open,
+                                                       .on_message = on_endpoint_message,
+                                                       .on_close = on_endpoint_close};
     struct ct_rdzv_server *server = of->server;
     struct ct_conn_options options = {
         .from = CT_FROM_SERVER | CT_FROM_REPLICA,
         .key = of->has_key ? &of->key : NULL,
         .job = server->only_job,
         .connect_ms = INT32_MAX,
-        .retry_ms = MEET_RETRY_MS,
+        .retry_ms = ENDPOINT_RETRY_MS,
         .seed = of->id,
     };
     struct ct_endpoint endpoint;
 
-    if (of->meet != NULL || of->meet_at[0] == '\0' || ct_service_generation(server->service) == 0 ||
-        ct_endpoint_parse(of->meet_at, -1, &endpoint, NULL) != 0)
+    if (of->endpoint_conn != NULL || of->job_endpoint[0] == '\0' ||
+        ct_service_generation(server->service) == 0 ||
+        ct_endpoint_parse(of->job_endpoint, -1, &endpoint, NULL) != 0)
         return;
-    if (ct_conn_connect(server->loop, &endpoint, &options, &callbacks, of, &of->meet, NULL) != 0)
-        of->meet = NULL;
+    if (ct_conn_connect(server->loop, &endpoint, &options, &callbacks, of, &of->endpoint_conn,
+                        NULL) != 0)
+        of->endpoint_conn = NULL;
 }
 
-static void leave_meeting_place(struct ct_server_replica *of)
+void ct_server_leave_endpoint(struct ct_server_replica *of)
 {
-    struct ct_conn *conn = of->meet;
+    struct ct_conn *conn = of->endpoint_conn;
 
-    of->meet = NULL;
+    of->endpoint_conn = NULL;
     if (conn == NULL)
         return;
     ct_conn_set_user(conn, NULL);
@@ -247,7 +250,7 @@ static bool differ(const struct ct_server_voters *a, const struct ct_server_vote
     return !same;
 }
 
-static void tell_members(struct ct_server_replica *of, struct ct_server_voters *voters)
+static void send_to_members(struct ct_server_replica *of, struct ct_server_voters *voters)
 {
     struct ct_rdzv_server *server = of->server;
 
@@ -258,11 +261,11 @@ static void tell_members(struct ct_server_replica *of, struct ct_server_voters *
     for (const struct ct_server_peer *peer = server->peers; peer != NULL; peer = peer->next)
         if (peer->link != 0 && ct_service_has_joined(server->service, peer->link))
             ct_server_send_voters(&of->told, peer->conn);
-    if (of->meet != NULL)
-        ct_server_send_voters(&of->told, of->meet);
+    if (of->endpoint_conn != NULL)
+        ct_server_send_voters(&of->told, of->endpoint_conn);
 }
 
-void ct_server_see_to_voters(struct ct_server_replica *of)
+void ct_server_update_voters(struct ct_server_replica *of)
 {
     struct ct_rdzv_server *server = of->server;
     struct ct_replica_server living[CT_REPLICA_SERVERS];
@@ -276,7 +279,7 @@ void ct_server_see_to_voters(struct ct_server_replica *of)
             living[count++] = voters.list[i];
     ct_replica_links_want(of->links, living, count);
     if (server->service == NULL) {
-        leave_meeting_place(of);
+        ct_server_leave_endpoint(of);
         return;
     }
     for (const struct ct_server_peer *peer = server->peers; peer != NULL; peer = peer->next) {
@@ -285,7 +288,7 @@ void ct_server_see_to_voters(struct ct_server_replica *of)
         if (voter != NULL)
             voter->seen_ms = ct_server_now_ms(server);
     }
-    tell_members(of, &voters);
+    send_to_members(of, &voters);
     change_voters(of, &voters);
-    see_to_meeting_place(of);
+    watch_endpoint(of);
 }

@@ -88,7 +88,7 @@ static void later_continue_daemon(void *context, int host)
 
 static void heal(struct soak *soak, int host)
 {
-    if (!hosts_heal(&soak->hosts, host))
+    if (!hosts_restore(&soak->hosts, host))
         report_alarm(soak, "host %d cannot be connected again", host);
 }
 

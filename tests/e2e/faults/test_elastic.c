@@ -68,7 +68,7 @@ static void expect_same_workers(const pid_t workers[NODES], int but)
 static void finish_all(void)
 {
     for (int i = 0; i < NODES; i++)
-        cluster_heal(i + 1);
+        cluster_restore(i + 1);
     for (int i = 0; i < NODES; i++)
         cr_assert_eq(fleet_finish(i, 60), 0, "%s", ct_buf_str(&drill_proc(i)->text));
 }
@@ -137,7 +137,7 @@ Test(elastic, a_node_lost_by_a_kill_a_cut_or_a_stop_comes_back_and_the_others_ke
     (void)proc_wait_text(daemon, "node host3 is lost: not heard for", 10);
     wait_world(&run, 3);
     expect_same_workers(workers, 2);
-    cluster_heal(3);
+    cluster_restore(3);
     wait_world(&run, 4);
     expect_same_workers(workers, 2);
 

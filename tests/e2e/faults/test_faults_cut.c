@@ -37,7 +37,7 @@ static struct proc *start_training(int nodes, struct drill_job *job, pid_t worke
 static void finish_training(int from, int to)
 {
     for (int i = from; i < to; i++)
-        cluster_heal(i + 1);
+        cluster_restore(i + 1);
     for (int i = from; i < to; i++) {
         cr_assert_eq(fleet_finish(i, 40), 0, "%s", ct_buf_str(&drill_proc(i)->text));
         e2e_not_said(drill_proc(i), "follows"); /* "restart 1 of 1 follows" */
@@ -119,8 +119,8 @@ Test(faults, row_14_of_a_split_fleet_the_half_with_the_daemon_goes_on)
                  drill_lease_bound(&job) + 2000, "ms");
     drill_figure(14, "restarts charged", drill_metric("ctrun_restarts"), 1, "");
     fleet_wait_step(&run, fleet_step(&run) + 20, 10);
-    cluster_heal(1);
-    cluster_heal(2);
+    cluster_restore(1);
+    cluster_restore(2);
     since = proc_now_s();
     drill_wait_metric("ctrun_world_size", 4, 15);
     drill_figure(14, "healed: the other half at work again after", drill_ms(since), 15000, "ms");

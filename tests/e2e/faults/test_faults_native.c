@@ -48,7 +48,7 @@ static void expect_same_workers(const pid_t workers[NODES])
 static void finish_training(void)
 {
     for (int i = 0; i < NODES; i++)
-        cluster_heal(i + 1);
+        cluster_restore(i + 1);
     for (int i = 0; i < NODES; i++)
         cr_assert_eq(fleet_finish(i, 40), 0, "%s", ct_buf_str(&drill_proc(i)->text));
     fleet_expect_samples(&run);
@@ -70,7 +70,7 @@ Test(faults, row_13_a_daemon_cut_off_from_all_its_nodes_loses_none_and_training_
     drill_pass(1.5); /* a lease and a half more */
     int steps = fleet_step(&run) - step;
     cr_assert_gt(steps, 30, "training goes on: %d steps", steps);
-    cluster_heal(0);
+    cluster_restore(0);
     double since = proc_now_s();
     for (int i = 0; i < NODES; i++)
         (void)proc_wait_text(drill_proc(i), "the rendezvous is back", 15);
@@ -247,7 +247,7 @@ Test(faults, row_15_a_slow_lossy_link_to_the_daemon_excludes_nobody)
     drill_figure(15, "nodes lost", NODES - drill_metric("ctrun_members"), 0, "");
     cr_assert_gt(steps, 30, "training goes on: %d steps", steps);
     cr_assert_lt(fleet_step(&run), STEPS, "it had more time than steps");
-    cluster_heal(0);
+    cluster_restore(0);
     finish_training();
     drill_fact(15, "200 ms each way, 5 %% lost, 64 kbit/s: `ctrun status` takes %.0f ms", asked);
     drill_fact(15, "%d steps meanwhile, the same bits at the end", steps);

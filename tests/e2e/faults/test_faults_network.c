@@ -48,7 +48,7 @@ Test(faults, row_10_a_host_behind_a_cut_cable_is_left_out_and_heals_by_itself)
     (void)drill_worker(2, 0, 10);
     double round = drill_ms(since);
     cr_assert_eq(drill_metric("ctrun_world_size"), 1);
-    cluster_heal(2);
+    cluster_restore(2);
     since = proc_now_s();
     e2e_wait_gone(isolated, 10);
     double stopped = drill_ms(since);

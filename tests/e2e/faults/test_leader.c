@@ -23,17 +23,17 @@ static const struct fleet of_five = {.name = "run", .steps = STEPS, .batch = 60,
 /* `nodes` nodes on hosts of their own are at work in round 1. */
 static void start_training(int nodes, struct drill_job *job, pid_t workers[MOST])
 {
+    char held[64];
+
     cluster_up(nodes);
     job->endpoints = "10.78.0.1:29400";
     fleet_job(nodes == MOST ? &of_five : &run, job);
     for (int i = 0; i < nodes; i++)
         (void)drill_node(i, i, job);
     fleet_wait_step(&run, 60, 30);
-    if (nodes > 1) { /* who may die follows from who holds the record */
-        char held[64];
-        (void)snprintf(held, sizeof held, "is held by %d hosts", nodes);
-        (void)proc_wait_text(drill_proc(0), held, 20);
-    }
+    /* Who may die follows from who holds the record. */
+    (void)snprintf(held, sizeof held, "is held by %d hosts", nodes);
+    (void)proc_wait_text(drill_proc(0), held, 20);
     for (int i = 0; i < nodes; i++)
         workers[i] = fleet_worker_now(i);
 }
@@ -164,7 +164,7 @@ Test(leader, a_host_that_is_cut_off_from_the_majority_takes_no_step_and_joins_it
     cr_log_info("next steps after %.0f ms", drill_ms(since));
     expect_same_workers(workers, NODES);
     (void)proc_wait_text(drill_proc(0), "must hear each other", 10);
-    cluster_heal(0);
+    cluster_restore(0);
     (void)proc_wait_text(drill_proc(0), "continue from step", 20);
     proc_until(all_have_workers, &nodes, 20, "a worker on each node");
     expect_same_workers(workers, NODES);
@@ -184,7 +184,7 @@ Test(leader, of_two_nodes_the_host_goes_on_after_a_lease_of_silence_and_the_othe
     cr_log_info("next steps after %.0f ms", drill_ms(since));
     cr_assert_eq(fleet_worker_now(0), workers[0]);
     (void)proc_wait_text(drill_proc(1), "which is silent", 20);
-    cluster_heal(1);
+    cluster_restore(1);
     (void)proc_wait_text(drill_proc(1), "continue from step", 20);
     proc_until(all_have_workers, &nodes, 20, "a worker on each node");
     cr_assert_eq(fleet_worker_now(0), workers[0]);

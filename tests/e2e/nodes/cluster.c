@@ -57,9 +57,9 @@ void cluster_reset(int host, int but)
     cr_assert(hosts_reset(&hosts, host, but));
 }
 
-void cluster_heal(int host)
+void cluster_restore(int host)
 {
-    cr_assert(hosts_heal(&hosts, host));
+    cr_assert(hosts_restore(&hosts, host));
 }
 
 void cluster_reboot(int host)

@@ -21,7 +21,7 @@ void cluster_cut(int host);
 void cluster_lose(int host, enum hosts_way way, int percent);
 void cluster_slow(int host, const char *rate);
 void cluster_reset(int host, int but);
-void cluster_heal(int host);
+void cluster_restore(int host);
 void cluster_reboot(int host);
 
 #endif

@@ -406,7 +406,7 @@ Test(store, with_local_a_broken_tunnel_is_made_anew_and_nobody_is_lost)
     cluster_reset(1, 29400);
     (void)e2e_write("cut", "");
     (void)proc_wait_text(&hosts[1], "broke and is made anew", 20);
-    cluster_heal(1);
+    cluster_restore(1);
     for (int i = 0; i < 2; i++)
         cr_assert_eq(proc_finish(&hosts[i], 30), 0, "%s", ct_buf_str(&hosts[i].text));
     e2e_said(&hosts[1], "go=1\n");

@@ -125,6 +125,6 @@ Test(served_nodes, a_cable_that_is_cut_for_longer_than_the_lease_costs_no_bit)
     written_wait("run", STEPS, 200);
     cluster_cut(1);
     (void)proc_wait_text(&nodes[0], "waiting for 1 more node", 30); /* the lease is over */
-    cluster_heal(1);
+    cluster_restore(1);
     finish(nodes);
 }

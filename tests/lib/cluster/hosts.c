@@ -200,7 +200,7 @@ bool hosts_slow(const struct hosts *hosts, int host, const char *rate)
                hosts_space(hosts, host), rate);
 }
 
-bool hosts_heal(const struct hosts *hosts, int host)
+bool hosts_restore(const struct hosts *hosts, int host)
 {
     if (!hosts->spaces)
         return false;

@@ -59,12 +59,12 @@ void hosts_return(int home);
 
 /* Unplug the host's cable; lose all, or `percent` of a hundred, of the packets that go one way; let
  * at most `rate` (as of tc: "256kbit") out; break each TCP connection that sends something, but for
- * those to port `but`. hosts_heal ends all of that. */
+ * those to port `but`. hosts_restore ends all of that. */
 bool hosts_cut(const struct hosts *hosts, int host);
 bool hosts_lose(const struct hosts *hosts, int host, enum hosts_way way, int percent);
 bool hosts_slow(const struct hosts *hosts, int host, const char *rate);
 bool hosts_reset(const struct hosts *hosts, int host, int but);
-bool hosts_heal(const struct hosts *hosts, int host);
+bool hosts_restore(const struct hosts *hosts, int host);
 
 /* Cut the machine in two: host i is on the one side if bit i of `apart` is set, else on the other;
  * within a side all goes on. Cables stay plugged, links stay up. 0 joins all again. */

@@ -187,7 +187,7 @@ static void seed_holds(uint64_t seed)
             if (!world->nodes[k].replica && ct_rng_below(&world->rng, 3) == 0)
                 world_restart(world, k);
     }
-    world_heal(world);
+    world_end_faults(world);
     world_run(world, world->now_ms + 10000);
     confirmed = world->puts_confirmed;
     world_run(world, world->now_ms + 5000);

@@ -69,7 +69,6 @@ static void send_once(struct node *from, uint64_t to, const struct ct_buf *frame
     message->to = to;
     message->size = frame->size;
     memcpy(message->frame, frame->data, frame->size);
-    world->sent_bytes += frame->size;
     fly(world, message);
 }
 
@@ -439,7 +438,7 @@ static bool may_die(struct world *world, size_t index)
     return true;
 }
 
-void world_heal(struct world *world)
+void world_end_faults(struct world *world)
 {
     memset(world->cut, 0, sizeof world->cut);
     world->loss = 0;
@@ -503,7 +502,7 @@ void world_fault(struct world *world)
         world->repeat = (uint32_t)ct_rng_below(&world->rng, 300);
         break;
     default:
-        world_heal(world);
+        world_end_faults(world);
         break;
     }
 }

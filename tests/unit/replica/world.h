@@ -49,7 +49,7 @@ struct world {
     uint64_t confirmed_in[WORLD_TERMS][WORLD_KEYS]; /* the same, by the leader of a term */
     uint64_t issued[WORLD_KEYS];                    /* highest that was accepted by a leader */
     uint64_t key_of_put[1 << 16];
-    uint64_t puts_confirmed, elections, kills, sent_bytes;
+    uint64_t puts_confirmed, elections, kills;
     uint64_t term_of[1 << 16]; /* of the entry that is committed at an index */
     uint64_t highest, lead_checked;
     bool quiet; /* the policy and the clients rest */
@@ -69,7 +69,7 @@ void world_run(struct world *world, uint64_t until_ms);
 void world_fault(struct world *world);
 
 /* Cuts, stops and losses end. */
-void world_heal(struct world *world);
+void world_end_faults(struct world *world);
 
 void world_kill(struct world *world, size_t node, bool known); /* `known`: its connections close */
 void world_restart(struct world *world, size_t node);          /* as a new replica */

@@ -265,8 +265,8 @@ static int serve(struct host *host, uv_loop_t *loop, const struct job *job,
     options.listen[1] = own_port(host, own);
     options.listen_count = 2;
     options.replica = &replica;
-    if (local_socket_path(job->env, path, NULL) ==
-        0) { /* for commands on this machine, if it can be had */
+    /* For commands on this machine, if it can be had. */
+    if (local_socket_path(job->env, path, NULL) == 0) {
         (void)snprintf(local, sizeof local, "unix:%s", path);
         options.listen[options.listen_count++] = local;
     }
@@ -317,7 +317,7 @@ bool host_offer(struct host *host, uv_loop_t *loop, const struct job *job, const
     struct ct_rdzv_server_options options = options_of(host, job, log);
     const struct ct_rdzv_replica_options replica = {
         .host = job->host,
-        .meet = host->endpoint,
+        .endpoint = host->endpoint,
         .lease_ms = (uint32_t)job->cfg.launch.lease_ms,
         .voters = voters,
     };
