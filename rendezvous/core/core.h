@@ -183,6 +183,14 @@ struct ct_rdzv_cordon {
 
 /* ---- events ---- */
 
+/* What a node knows of those who hold the job's record beside this rendezvous (rendezvous/replica):
+ * how many of them may be alive. JOIN has these numbers. */
+enum ct_rdzv_holders {
+    CT_RDZV_HOLDERS_MAY_LIVE, /* a majority, or nothing is known of them */
+    CT_RDZV_HOLDERS_ARE_FEW,  /* too few for a majority: all others are proven dead */
+    CT_RDZV_HOLDERS_ARE_DEAD, /* none: all are proven dead */
+};
+
 struct ct_rdzv_join {
     struct ct_id id;
     struct ct_rdzv_params params;
@@ -194,6 +202,7 @@ struct ct_rdzv_join {
     uint64_t promised;  /* highest generation it has promised; 0 at first */
     uint64_t acting;    /* generation it acts in now; 0: none */
     uint64_t over;      /* newest generation that it has given up; 0: none */
+    enum ct_rdzv_holders holders;
     const char *host;
     const char *address;
     const char *role;
@@ -386,7 +395,7 @@ void ct_rdzv_free(struct ct_rdzv *job);
 /* Restore the records of a journal into a new job: the newest of each kind, in this order, then
  * call ct_rdzv_restored. See core_restore.c. */
 void ct_rdzv_restore_reserve(struct ct_rdzv *job, uint64_t generation, uint32_t restarts,
-                             bool charged);
+                             bool charged, bool rebuilt);
 int ct_rdzv_restore_commit(struct ct_rdzv *job, const struct ct_rdzv_roster *roster,
                            uint32_t restarts, struct ct_error *err);
 void ct_rdzv_restore_manifest(struct ct_rdzv *job, const struct ct_rdzv_publication *published);

@@ -274,14 +274,9 @@ static void on_hello(struct ct_service *service, struct ct_service_link *link,
         (void)snprintf(text, sizeof(text), "host %s has no key for job %s", hello->host,
                        hello->job);
         ct_service_refuse(service, link->number, CT_EAUTH, 0, text);
-    } else if (hello->epoch > service->epoch) {
-        (void)snprintf(text, sizeof(text),
-                       "host %s has followed epoch %" PRIu64 " of the rendezvous of job %s, this "
-                       "one is in epoch %" PRIu64 ": two daemons serve one job, stop this one",
-                       hello->host, hello->epoch, hello->job, service->epoch);
-        ct_service_refuse(service, link->number, CT_EFENCED, OTHER_DAEMON_MS, text);
     } else {
         link->hello = true;
+        link->epoch = hello->epoch;
         link->admin = is_admin;
         link->id = hello->incarnation;
         ct_str_copy(link->job_name, sizeof(link->job_name), hello->job);
@@ -364,11 +359,34 @@ static bool is_own(const struct ct_service *service, struct ct_id id)
     return ct_id_equal(id, own) && !ct_id_equal(own, none);
 }
 
+/* There is no newer daemon any more: this service takes its place. */
+static bool may_succeed(struct ct_service *service, uint64_t epoch, uint8_t holders)
+{
+    return holders == CT_RDZV_HOLDERS_ARE_DEAD && service->io.succeed != NULL &&
+           service->io.succeed(service->io.context, epoch);
+}
+
+/* A node that has followed a newer daemon follows no older one. */
+static void refuse_follower(struct ct_service *service, const struct ct_service_link *link,
+                            const char *host)
+{
+    char text[512];
+    (void)snprintf(text, sizeof(text),
+                   "host %s has followed epoch %" PRIu64 " of the rendezvous of job %s, this "
+                   "one is in epoch %" PRIu64 ": two daemons serve one job, stop this one",
+                   host, link->epoch, link->job_name, service->epoch);
+    ct_service_refuse(service, link->number, CT_EFENCED, OTHER_DAEMON_MS, text);
+}
+
 static void on_join(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link,
                     const struct ct_msg_join *m)
 {
     if (m->incarnation.high != link->id.high || m->incarnation.low != link->id.low) {
         violation(service, link, "JOIN of another incarnation than HELLO's");
+        return;
+    }
+    if (link->epoch > service->epoch && !may_succeed(service, link->epoch, m->holders)) {
+        refuse_follower(service, link, m->host);
         return;
     }
     struct ct_rdzv_join join = {
@@ -382,6 +400,8 @@ static void on_join(struct ct_service *service, uint64_t now_ms, struct ct_servi
         .promised = m->generation,
         .acting = m->acting,
         .over = m->over,
+        .holders = m->holders <= CT_RDZV_HOLDERS_ARE_DEAD ? (enum ct_rdzv_holders)m->holders
+                                                          : CT_RDZV_HOLDERS_MAY_LIVE,
         .host = m->host,
         .address = m->address,
         .role = m->role,

@@ -33,7 +33,8 @@ static int apply(struct ct_service *service, uint64_t now_ms, const struct ct_re
                             record->job);
     switch (record->kind) {
     case CT_RECORD_RESERVE:
-        ct_rdzv_restore_reserve(job->core, record->generation, record->restarts, record->charged);
+        ct_rdzv_restore_reserve(job->core, record->generation, record->restarts, record->charged,
+                                record->rebuilt);
         return 0;
     case CT_RECORD_COMMIT:
         return ct_rdzv_restore_commit(job->core, &record->roster, record->restarts, err);
