@@ -1,6 +1,6 @@
-/* A rendezvous that knows less than its nodes: those who held the job's record are dead, or too many
- * of them. Its nodes know in which round they were and what their workers hold, so the record is
- * made again of what they say; the highest generation wins, and rounds go on from there.
+/* A rendezvous that knows less than its nodes: those who held the job's record are dead, or too
+ * many of them. Its nodes know in which round they were and what their workers hold, so the record
+ * is made again of what they say; the highest generation wins, and rounds go on from there.
  *
  * Two rendezvous must never do that for one job. One without any record does it only for a node
  * that knows all who held it to be dead; one that has what a minority held, for a node that knows

@@ -359,7 +359,7 @@ static bool is_own(const struct ct_service *service, struct ct_id id)
     return ct_id_equal(id, own) && !ct_id_equal(own, none);
 }
 
-/* There is no newer daemon any more: this service takes its place. */
+/* This service takes the place of a newer one that is no more. */
 static bool may_succeed(struct ct_service *service, uint64_t epoch, uint8_t holders)
 {
     return holders == CT_RDZV_HOLDERS_ARE_DEAD && service->io.succeed != NULL &&
@@ -563,17 +563,6 @@ void ct_service_closed(struct ct_service *service, uint64_t now_ms, uint64_t num
     ct_store_forget(job->store, number);
     ct_service_step(job, now_ms, &event);
     ct_service_reap(job);
-}
-
-void ct_service_node_died(struct ct_service *service, uint64_t now_ms, uint64_t id)
-{
-    for (struct ct_service_job *job = service->jobs; job != NULL; job = job->next)
-        for (uint32_t i = 0; i < ct_rdzv_capacity(job->core); i++) {
-            const struct ct_rdzv_member *member = ct_rdzv_member(job->core, i);
-            const struct ct_rdzv_event event = {.kind = CT_RDZV_ON_DISCONNECT, .member = i};
-            if (member->state != CT_RDZV_FREE && ct_id_fold(member->id) == id)
-                ct_service_step(job, now_ms, &event);
-        }
 }
 
 /* ---- time ---- */

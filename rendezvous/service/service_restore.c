@@ -79,6 +79,17 @@ void ct_service_node_silent(struct ct_service *service, uint64_t id, uint64_t si
         ct_rdzv_restored_silent(job->core, id, silent_ms);
 }
 
+void ct_service_node_died(struct ct_service *service, uint64_t now_ms, uint64_t id)
+{
+    for (struct ct_service_job *job = service->jobs; job != NULL; job = job->next)
+        for (uint32_t i = 0; i < ct_rdzv_capacity(job->core); i++) {
+            const struct ct_rdzv_member *member = ct_rdzv_member(job->core, i);
+            const struct ct_rdzv_event event = {.kind = CT_RDZV_ON_DISCONNECT, .member = i};
+            if (member->state != CT_RDZV_FREE && ct_id_fold(member->id) == id)
+                ct_service_step(job, now_ms, &event);
+        }
+}
+
 void ct_service_raise(struct ct_service *service, uint64_t epoch)
 {
     service->epoch = epoch;

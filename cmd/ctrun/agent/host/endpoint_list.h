@@ -8,13 +8,13 @@
 
 enum { ENDPOINT_LIST_BYTES = 1024 };
 
-/* Read the endpoints as the user gave them, rdzv_endpoint, or master_addr and master_port: the first,
- * and all of them with their ports. 0; CT_EUSAGE when there is none, or one that is none. */
+/* Read the endpoints as the user gave them, rdzv_endpoint, or master_addr and master_port: the
+ * first, and all of them with their ports. 0; CT_EUSAGE when there is none, or one that is none. */
 int endpoint_list_read(const struct ct_config *cfg, struct ct_endpoint *ret_first,
                        char ret_list[ENDPOINT_LIST_BYTES], struct ct_error *err);
 
-/* Return the index of the first endpoint that is an address of this machine, and its text; -1 and ""
- * when none is. */
+/* Return the index of the first endpoint that is an address of this machine, and its text; -1 and
+ * "" when none is. */
 int endpoint_list_own(const char *list, char ret_own[CT_ENDPOINT_TEXT]);
 
 /* Does somebody accept connections at any endpoint but the first? Waits for 300 ms at most. */
