@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "base/str.h"
 #include "net/conn_uv.h"
+#include "rendezvous/service/holder.h"
 #include "wire/frame.h"
 
 #include <stdlib.h>
@@ -46,16 +47,6 @@ struct ct_replica_links {
 static uint64_t now_ms(const struct ct_replica_links *links)
 {
     return ct_clock_mono_ms(links->options.clock);
-}
-
-struct ct_message ct_replica_hello(const char *job, const char *host, struct ct_id incarnation)
-{
-    return (struct ct_message){.type = CT_MSG_HELLO,
-                               .hello = {.protocol = CT_WIRE_PROTOCOL,
-                                         .job = job,
-                                         .host = host,
-                                         .incarnation = incarnation,
-                                         .role = "replica"}};
 }
 
 /* ---- one of them ---- */
@@ -124,7 +115,7 @@ static void on_open(struct ct_conn *conn)
     if (link == NULL)
         return;
     const struct ct_replica_links_options *o = &link->links->options;
-    const struct ct_message hello = ct_replica_hello(o->job, o->host, o->incarnation);
+    const struct ct_message hello = ct_holder_hello(o->job, o->host, o->incarnation);
 
     link->is_open = link->was_open = true;
     link->opened_ms = now_ms(link->links);

@@ -44,7 +44,4 @@ void ct_replica_links_want(struct ct_replica_links *links, const struct ct_repli
 void ct_replica_links_send(struct ct_replica_links *links, uint64_t id, const char *address,
                            const struct ct_message *message);
 
-/* The first words on a connection to another replica. */
-struct ct_message ct_replica_hello(const char *job, const char *host, struct ct_id incarnation);
-
 #endif

@@ -29,10 +29,23 @@ static void on_timer(uv_timer_t *timer);
 static void on_soon(uv_idle_t *soon);
 static void on_read(uv_check_t *read);
 
+/* Its own or its holder's; NULL: it does not lead. */
+static struct ct_service *service_of(const struct ct_rdzv_server *server)
+{
+    return server->replica != NULL ? server->replica->holder.service : server->service;
+}
+
+static uint64_t deadline_of(const struct ct_rdzv_server *server)
+{
+    if (server->replica != NULL)
+        return ct_holder_deadline(&server->replica->holder);
+    return server->service != NULL ? ct_service_deadline(server->service) : UINT64_MAX;
+}
+
 /* Firing early costs a look. */
 void ct_server_arm(struct ct_rdzv_server *server)
 {
-    uint64_t due = server->service != NULL ? ct_service_deadline(server->service) : UINT64_MAX;
+    uint64_t due = deadline_of(server);
     if (server->stopping || due >= server->armed_ms)
         return;
     uint64_t now = ct_server_now_ms(server);
@@ -41,7 +54,7 @@ void ct_server_arm(struct ct_rdzv_server *server)
 }
 
 /* Timers come before sockets: after a stall this one fires while what arrived meanwhile lies
- * unread. The tick that ends leases follows when it has been read. */
+ * unread. The tick that judges others follows when it has been read. */
 static void on_timer(uv_timer_t *timer)
 {
     struct ct_rdzv_server *server = timer->data;
@@ -60,7 +73,9 @@ static void on_read(uv_check_t *read)
     (void)uv_idle_stop(&server->soon);
     (void)uv_check_stop(&server->read);
     server->armed_ms = UINT64_MAX;
-    if (server->service != NULL)
+    if (server->replica != NULL)
+        ct_holder_tick(&server->replica->holder, ct_server_now_ms(server));
+    else if (server->service != NULL)
         ct_service_tick(server->service, ct_server_now_ms(server));
     ct_server_arm(server);
 }
@@ -152,7 +167,7 @@ static void refuse_connection(struct ct_rdzv_server *server, struct ct_conn *con
     (void)snprintf(text, sizeof(text),
                    "this rendezvous has %zu connections, as many as it may have (of `ulimit -Hn`, "
                    "65536 at most): raise the limit where it runs, or use a ctrund",
-                   ct_service_links(server->service));
+                   ct_service_links(service_of(server)));
     struct ct_message refuse = {
         .type = CT_MSG_REFUSE,
         .refuse = {.code = CT_ELIMIT, .retry_ms = REFUSED_RETRY_MS, .text = text}};
@@ -168,16 +183,19 @@ static void on_open(struct ct_conn *conn)
 {
     struct ct_rdzv_server *server = ct_conn_user(conn);
     struct ct_server_peer *peer = calloc(1, sizeof(*peer));
-    uint64_t link = 0;
-    if (peer != NULL && server->service != NULL)
-        link = ct_service_open(server->service, peer);
-    if (peer == NULL || (server->service != NULL && link == 0)) {
+    if (peer != NULL) {
+        *peer = (struct ct_server_peer){.server = server, .next = server->peers, .conn = conn};
+        if (server->replica == NULL)
+            peer->link = ct_service_open(server->service, peer);
+    }
+    if (peer == NULL || (server->replica == NULL
+                             ? peer->link == 0
+                             : !ct_holder_opened(&server->replica->holder, ct_server_now_ms(server),
+                                                 &peer->holder, peer))) {
         free(peer);
         refuse_connection(server, conn);
         return;
     }
-    *peer = (struct ct_server_peer){
-        .server = server, .next = server->peers, .conn = conn, .link = link};
     if (server->peers != NULL)
         server->peers->prev = peer;
     server->peers = peer;
@@ -190,13 +208,13 @@ static void on_message(struct ct_conn *conn, const struct ct_message *message)
     if (peer == NULL)
         return;
     struct ct_rdzv_server *server = peer->server;
-    if (server->replica != NULL && ct_server_replica_message(peer, message))
-        return;
-    bool is_join = message->type == CT_MSG_JOIN;
-    ct_service_message(server->service, ct_server_now_ms(server), peer->link, message);
-    if (is_join && ct_service_has_joined(server->service, peer->link)) {
-        ct_conn_set_frame_limit(conn, CT_WIRE_VALUE);
-        ct_server_replica_joined(peer);
+    if (server->replica != NULL) {
+        ct_holder_message(&server->replica->holder, ct_server_now_ms(server), &peer->holder,
+                          message);
+    } else {
+        ct_service_message(server->service, ct_server_now_ms(server), peer->link, message);
+        if (message->type == CT_MSG_JOIN && ct_service_has_joined(server->service, peer->link))
+            ct_conn_set_frame_limit(conn, CT_WIRE_VALUE);
     }
     ct_server_arm(server);
 }
@@ -229,10 +247,11 @@ static void on_close(struct ct_conn *conn, const struct ct_error *why)
         server->peers = peer->next;
     if (peer->next != NULL)
         peer->next->prev = peer->prev;
-    uint64_t link = peer->link;
+    if (server->replica != NULL)
+        ct_holder_closed(&server->replica->holder, ct_server_now_ms(server), &peer->holder, silent);
+    else
+        ct_service_closed(server->service, ct_server_now_ms(server), peer->link, silent);
     free(peer);
-    if (link != 0)
-        ct_service_closed(server->service, ct_server_now_ms(server), link, silent);
     ct_server_arm(server);
     free_when_done(server);
 }
@@ -330,9 +349,7 @@ static struct ct_service_io io_of(struct ct_rdzv_server *server,
         .send = io_send,
         .close = io_close,
         .is_for = io_is_for,
-        .persist = options->journal != NULL   ? ct_server_keep_on_disk
-                   : options->replica != NULL ? ct_server_keep_in_replica
-                                              : NULL,
+        .persist = options->journal != NULL ? ct_server_keep_on_disk : NULL,
         .announce = io_announce,
         .trace = server->log != NULL && server->log->level <= CT_LOG_DEBUG ? io_trace : NULL,
     };
@@ -434,27 +451,32 @@ const char *ct_rdzv_server_endpoint(const struct ct_rdzv_server *server, size_t 
 
 size_t ct_rdzv_server_jobs(const struct ct_rdzv_server *server)
 {
-    return server->service != NULL ? ct_service_jobs(server->service) : 0;
+    const struct ct_service *service = service_of(server);
+    return service != NULL ? ct_service_jobs(service) : 0;
 }
 
 size_t ct_rdzv_server_running(const struct ct_rdzv_server *server)
 {
-    return server->service != NULL ? ct_service_running(server->service) : 0;
+    const struct ct_service *service = service_of(server);
+    return service != NULL ? ct_service_running(service) : 0;
 }
 
 size_t ct_rdzv_server_links(const struct ct_rdzv_server *server)
 {
-    return server->service != NULL ? ct_service_links(server->service) : 0;
+    const struct ct_service *service = service_of(server);
+    return service != NULL ? ct_service_links(service) : 0;
 }
 
 void ct_rdzv_server_describe(const struct ct_rdzv_server *server, struct ct_buf *out)
 {
-    if (server->service != NULL)
-        ct_service_describe(server->service, out);
+    const struct ct_service *service = service_of(server);
+    if (service != NULL)
+        ct_service_describe(service, out);
 }
 
 void ct_rdzv_server_metrics(const struct ct_rdzv_server *server, struct ct_buf *out)
 {
-    if (server->service != NULL)
-        ct_service_metrics(server->service, out);
+    const struct ct_service *service = service_of(server);
+    if (service != NULL)
+        ct_service_metrics(service, out);
 }
