@@ -98,8 +98,8 @@ struct ct_agent_callbacks {
      * ct_agent_offer, to the leader that has just sent this. NULL: it does not. */
     void (*on_voters)(void *context, const struct ct_msg_voters *voters);
 
-    /* Return what this node knows of those who hold the record. NULL: nothing. */
-    enum ct_rdzv_holders (*holders)(void *context);
+    /* Return whether all who held the job's record are known to be dead. NULL: they are not. */
+    bool (*is_orphan)(void *context);
 
     /* The job is over, for all nodes alike. */
     void (*on_closed)(void *context, const struct ct_rdzv_result *result);

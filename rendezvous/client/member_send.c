@@ -26,14 +26,6 @@ void ct_member_send_hello(struct ct_member *member)
     send_message(member, &message);
 }
 
-/* A node that has promised nothing has nothing to rebuild a record from. */
-static uint8_t holders_of(const struct ct_member *member)
-{
-    if (member->received == 0 || member->on.holders == NULL)
-        return CT_RDZV_HOLDERS_MAY_LIVE;
-    return (uint8_t)member->on.holders(member->on.context);
-}
-
 void ct_member_send_join(struct ct_member *member)
 {
     const struct ct_agent_options *o = &member->options;
@@ -64,7 +56,8 @@ void ct_member_send_join(struct ct_member *member)
                  .config_hash = o->params.config_hash,
                  .settings = o->params.settings,
                  .survivable = o->survivable,
-                 .holders = holders_of(member)},
+                 .orphan = member->received > 0 && member->on.is_orphan != NULL &&
+                           member->on.is_orphan(member->on.context)},
     };
     send_message(member, &message);
 }

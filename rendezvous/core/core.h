@@ -183,12 +183,11 @@ struct ct_rdzv_cordon {
 
 /* ---- events ---- */
 
-/* What a node knows of those who hold the job's record beside this rendezvous (rendezvous/replica):
- * how many of them may be alive. JOIN has these numbers. */
-enum ct_rdzv_holders {
-    CT_RDZV_HOLDERS_MAY_LIVE, /* a majority, or nothing is known of them */
-    CT_RDZV_HOLDERS_ARE_FEW,  /* too few for a majority: all others are proven dead */
-    CT_RDZV_HOLDERS_ARE_DEAD, /* none: all are proven dead */
+/* Whether a node may know of a generation that the job's record has not: see rebuild.c. */
+enum ct_rdzv_rebuild {
+    CT_RDZV_REBUILD_NEVER,     /* the record is all there is */
+    CT_RDZV_REBUILD_OF_ORPHAN, /* a record without a round: if the node is an orphan */
+    CT_RDZV_REBUILD_OF_ALL,    /* what a minority held, the others are proven dead */
 };
 
 struct ct_rdzv_join {
@@ -202,7 +201,7 @@ struct ct_rdzv_join {
     uint64_t promised;  /* highest generation it has promised; 0 at first */
     uint64_t acting;    /* generation it acts in now; 0: none */
     uint64_t over;      /* newest generation that it has given up; 0: none */
-    enum ct_rdzv_holders holders;
+    bool orphan;        /* all who held the job's record are proven dead, as it knows */
     const char *host;
     const char *address;
     const char *role;
@@ -402,6 +401,9 @@ void ct_rdzv_restore_manifest(struct ct_rdzv *job, const struct ct_rdzv_publicat
 void ct_rdzv_restore_cordon(struct ct_rdzv *job, const struct ct_rdzv_cordon *cordon, size_t count);
 void ct_rdzv_restore_close(struct ct_rdzv *job, const struct ct_rdzv_result *result);
 void ct_rdzv_restored(struct ct_rdzv *job);
+
+/* Whether the record may be rebuilt of what nodes say; CT_RDZV_REBUILD_NEVER at first. */
+void ct_rdzv_set_rebuild(struct ct_rdzv *job, enum ct_rdzv_rebuild rebuild);
 
 /* Then: the member whose id folds to `id` has been silent for so long already, as one who held the
  * record beside it says. */

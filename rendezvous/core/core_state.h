@@ -104,6 +104,7 @@ struct ct_rdzv {
     struct ct_rdzv_roster next;   /* being committed */
     uint32_t done_count;          /* places that are done, their members here or gone */
     uint32_t recovered_count;     /* places whose workers hold the base */
+    enum ct_rdzv_rebuild rebuild; /* may the record be? */
     uint64_t lost_generation;     /* up to here rounds may have been of which only nodes know */
     bool store_lost;              /* the round was committed by an earlier daemon */
 

@@ -3,8 +3,8 @@
  * is made again of what they say; the highest generation wins, and rounds go on from there.
  *
  * Two rendezvous must never do that for one job. One without any record does it only for a node
- * that knows all who held it to be dead; one that has what a minority held, for a node that knows
- * that no majority of them lives. Everybody else's history is a living one, or an old job's.
+ * that knows all who held it to be dead; one that has what a minority held does it because it has
+ * proof itself that no majority lives. Everybody else's history is a living one, or an old job's.
  *
  * Lost are: who was in the last round (the survivors are asked anew, as newcomers), what was
  * published, cordons, and how many restarts were used. */
@@ -12,13 +12,33 @@
 
 #include <inttypes.h>
 
-enum { RETRY_MS = 100 }; /* while a record is under way */
+enum { RETRY_MS = 100, ORPHAN_RETRY_MS = 500 };
 
-static bool is_proven(const struct ct_rdzv *job, enum ct_rdzv_holders holders)
+void ct_rdzv_set_rebuild(struct ct_rdzv *job, enum ct_rdzv_rebuild rebuild)
 {
-    bool knows_job = job->generation > 0;
+    job->rebuild = rebuild;
+}
 
-    return holders == CT_RDZV_HOLDERS_ARE_DEAD || (holders == CT_RDZV_HOLDERS_ARE_FEW && knows_job);
+/* No round of its own was begun, but for one that is made of what nodes have said. */
+static bool has_no_round(const struct ct_rdzv *job)
+{
+    return job->roster.generation == 0 && (job->generation == 0 || job->lost_generation > 0);
+}
+
+static bool may_rebuild(const struct ct_rdzv *job, const struct ct_rdzv_join *join)
+{
+    return job->rebuild == CT_RDZV_REBUILD_OF_ALL ||
+           (job->rebuild == CT_RDZV_REBUILD_OF_ORPHAN && join->orphan && has_no_round(job));
+}
+
+/* In how many ms the node may try again: its proof may be under way, or a record. 0: never. */
+static uint32_t retry_ms(const struct ct_rdzv *job, const struct ct_rdzv_join *join)
+{
+    if (job->phase == CT_RDZV_CLOSING || job->phase == CT_RDZV_CLOSED)
+        return 0;
+    if (may_rebuild(job, join))
+        return RETRY_MS;
+    return job->rebuild == CT_RDZV_REBUILD_OF_ORPHAN && has_no_round(job) ? ORPHAN_RETRY_MS : 0;
 }
 
 /* A round that is made from less than there is begins again. */
@@ -35,19 +55,14 @@ static void begin_again(struct ct_rdzv *job)
 
 bool ct_rdzv_rebuild(struct ct_rdzv *job, uint64_t link, const struct ct_rdzv_join *join)
 {
-    bool is_over = job->phase == CT_RDZV_CLOSING || job->phase == CT_RDZV_CLOSED;
+    bool is_busy = job->pending != 0 || job->publishing_seq != 0;
 
-    if (is_over || !is_proven(job, join->holders)) {
-        ct_rdzv_refuse(job, link, CT_EFENCED, 0,
+    if (is_busy || !may_rebuild(job, join) || retry_ms(job, join) == 0) {
+        ct_rdzv_refuse(job, link, CT_EFENCED, retry_ms(job, join),
                        "the rendezvous knows job %s up to round %" PRIu64 ", but host %s was in "
                        "round %" PRIu64 " already: the job has ended meanwhile, or the daemon was "
                        "restarted without its journal (ctrund --journal keeps one)",
                        job->name, job->generation, join->host, join->promised);
-        return false;
-    }
-    if (job->pending != 0 || job->publishing_seq != 0) {
-        ct_rdzv_refuse(job, link, CT_EUNAVAILABLE, RETRY_MS,
-                       "the record of job %s is being rebuilt from what its nodes say", job->name);
         return false;
     }
     ct_rdzv_announce(job,

@@ -360,10 +360,9 @@ static bool is_own(const struct ct_service *service, struct ct_id id)
 }
 
 /* This service takes the place of a newer one that is no more. */
-static bool may_succeed(struct ct_service *service, uint64_t epoch, uint8_t holders)
+static bool may_succeed(struct ct_service *service, uint64_t epoch, bool orphan)
 {
-    return holders == CT_RDZV_HOLDERS_ARE_DEAD && service->io.succeed != NULL &&
-           service->io.succeed(service->io.context, epoch);
+    return orphan && service->io.succeed != NULL && service->io.succeed(service->io.context, epoch);
 }
 
 /* A node that has followed a newer daemon follows no older one. */
@@ -385,7 +384,7 @@ static void on_join(struct ct_service *service, uint64_t now_ms, struct ct_servi
         violation(service, link, "JOIN of another incarnation than HELLO's");
         return;
     }
-    if (link->epoch > service->epoch && !may_succeed(service, link->epoch, m->holders)) {
+    if (link->epoch > service->epoch && !may_succeed(service, link->epoch, m->orphan != 0)) {
         refuse_follower(service, link, m->host);
         return;
     }
@@ -400,8 +399,7 @@ static void on_join(struct ct_service *service, uint64_t now_ms, struct ct_servi
         .promised = m->generation,
         .acting = m->acting,
         .over = m->over,
-        .holders = m->holders <= CT_RDZV_HOLDERS_ARE_DEAD ? (enum ct_rdzv_holders)m->holders
-                                                          : CT_RDZV_HOLDERS_MAY_LIVE,
+        .orphan = m->orphan != 0,
         .host = m->host,
         .address = m->address,
         .role = m->role,

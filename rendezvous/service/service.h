@@ -43,8 +43,8 @@ struct ct_service_io {
     int (*persist)(void *context, uint64_t ticket, const void *record, size_t size,
                    bool may_compact);
 
-    /* A node that followed a newer epoch knows all who served it to be dead: call ct_service_raise
-     * with a higher one, so that it may follow this service, or return false. NULL: never. */
+    /* A node that followed the newer `epoch` knows all who served it to be dead: call
+     * ct_service_raise with a higher one, so that it may follow, or return false. NULL: never. */
     bool (*succeed)(void *context, uint64_t epoch);
 
     /* For logs: something happened to a job, as a sentence. */

@@ -30,11 +30,11 @@ struct scene_host {
     bool slow;          /* it does not say so */
     bool released;
     bool closed;
-    bool silent;                  /* no heartbeats */
-    bool fatal;                   /* its failures are */
-    enum ct_rdzv_holders holders; /* that it tells when it joins */
-    int refused;                  /* the code, 0: not */
-    uint32_t retry_ms;            /* of the refusal */
+    bool silent;       /* no heartbeats */
+    bool fatal;        /* its failures are */
+    bool orphan;       /* as it says when it joins */
+    int refused;       /* the code, 0: not */
+    uint32_t retry_ms; /* of the refusal */
     char refusal[512];
 };
 
