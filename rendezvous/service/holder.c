@@ -98,20 +98,23 @@ static void keep_known(struct ct_holder *holder, const struct ct_msg_voters *vot
     }
 }
 
+/* Words of a record that this host has left, or of one begun after it, may still be under way. */
+static bool is_newer(const struct ct_holder *holder, const struct ct_msg_voters *voters)
+{
+    return voters->era != ct_replica_era(holder->replica) &&
+           voters->epoch > CT_MAX(holder->followed, holder_epoch(holder));
+}
+
 static int follow(struct ct_holder *holder, const struct ct_msg_voters *voters)
 {
-    struct ct_replica *anew;
+    struct ct_replica *anew = holder_new_replica(holder, voters->era);
 
-    if (holder->replica != NULL && voters->era == ct_replica_era(holder->replica)) {
-        keep_known(holder, voters);
-        return 0;
-    }
-    anew = holder_new_replica(holder, voters->era);
     if (anew == NULL)
         return CT_ENOMEM;
     keep_known(holder, voters);
     ct_replica_free(holder->replica);
     holder->replica = anew;
+    holder->followed = voters->epoch;
     holder->changes = false;
     holder->voter_count = 0;
     ct_replica_join(anew);
@@ -125,8 +128,7 @@ static void receive_voters(struct ct_holder *holder, const struct ct_msg_voters 
 {
     if (voters->era == ct_replica_era(holder->replica))
         keep_known(holder, voters);
-    if (voters->era == ct_replica_era(holder->replica) || voters->epoch <= holder_epoch(holder) ||
-        voters->servers.count == 0)
+    if (!is_newer(holder, voters) || voters->servers.count == 0)
         return;
     holder_log(holder, CT_LOG_INFO, "job %s lives: its rendezvous is at %s, this host joins it",
                holder->limits.only_job, voters->servers.data[voters->servers.count - 1].address);
@@ -331,10 +333,13 @@ int ct_holder_found(struct ct_holder *holder, uint64_t now_ms)
 int ct_holder_follow(struct ct_holder *holder, uint64_t now_ms, const struct ct_msg_voters *voters)
 {
     bool first = holder->replica == NULL;
-    int rc;
+    int rc = 0;
 
     begin_event(holder, now_ms);
-    rc = follow(holder, voters);
+    if (first || is_newer(holder, voters))
+        rc = follow(holder, voters);
+    else if (voters->era == ct_replica_era(holder->replica))
+        keep_known(holder, voters);
     if (rc == 0 && first)
         holder_update_voters(holder);
     if (holder->replica != NULL)

@@ -134,8 +134,9 @@ struct ct_holder {
     bool changes;                           /* a voter is being added or removed */
     bool changed;                           /* that is over: the next one may be due at once */
     uint64_t adds;                          /* which; 0: none */
-    struct ct_holder_voters known;          /* by others' words, while this one holds no record */
-    struct ct_holder_voters told;           /* to the members, while this one leads */
+    uint64_t followed;             /* epoch of the record that it was told to follow; 0: none */
+    struct ct_holder_voters known; /* by others' words, while this one holds no record */
+    struct ct_holder_voters told;  /* to the members, while this one leads */
     struct ct_holder_voter voters[CT_REPLICA_SERVERS];
     size_t voter_count;
     uint64_t dead[CT_HOLDER_DEAD]; /* ids of processes that are known to be dead, the last first */
@@ -155,8 +156,9 @@ void ct_holder_deinit(struct ct_holder *holder);
 /* Found the record: it leads at once. 0 or CT_ENOMEM. */
 int ct_holder_found(struct ct_holder *holder, uint64_t now_ms);
 
-/* The record lives there: wait to be added to its holders, and give up any other. Keeps what it has
- * when it is that record. 0; CT_ENOMEM: all is as it was. */
+/* The record lives there, its leader says: wait to be added to its holders, and give up any other.
+ * Ignored unless its epoch is above that of the record held, and that of the record followed last:
+ * what an agent was told may be late. 0; CT_ENOMEM: all is as it was. */
 int ct_holder_follow(struct ct_holder *holder, uint64_t now_ms, const struct ct_msg_voters *voters);
 
 /* Hand the lead to the best of the others, if this one has it. Only ct_holder_closed and

@@ -275,7 +275,8 @@ static void start_member(struct host *host)
     host->options.address = host->address;
     host->options.role = "default";
     host->options.slots = 1;
-    host->options.node_rank = host->options.slurm_node = -1;
+    host->options.node_rank = (int32_t)host->index;
+    host->options.slurm_node = -1;
     host->options.survivable = true;
     host->options.id = host->id;
     ct_member_init(&host->member, &host->options, &callbacks, &io, ct_id_fold(host->id));

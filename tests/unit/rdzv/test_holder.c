@@ -197,3 +197,43 @@ Test(holder, a_host_that_waited_to_hold_a_record_that_has_ended_founds_one_at_th
     cr_assert_eq(hosts_leader(world), 0);
     cr_assert_gt(era_of(0), 2);
 }
+
+/* Its agent's words about the founded record arrive when the host has joined the one that lives. */
+Test(holder, a_host_that_starts_again_at_once_joins_the_one_that_lives)
+{
+    for (uint32_t after_ms = 0; after_ms < 60; after_ms++) {
+        begin(2, 2);
+        hosts_kill(world, 0);
+        hosts_run(world, after_ms);
+        hosts_start(world, 0);
+        hosts_run(world, 10000);
+        cr_assert_geq(hosts_leader(world), 0, "after %u ms", after_ms);
+        cr_assert_neq(world->list[0].round, 0, "after %u ms", after_ms);
+        cr_assert_eq(world->list[0].round, world->list[1].round, "after %u ms", after_ms);
+        hosts_deinit(world);
+    }
+    begin(1, 1);
+}
+
+Test(holder, a_late_word_of_an_older_record_takes_no_holder_back)
+{
+    struct ct_holder *holder;
+    uint64_t era;
+
+    begin(2, 1);
+    hosts_kill(world, 0);
+    hosts_run(world, 5000);
+    hosts_start(world, 0);
+    holder = &world->list[0].holder;
+    era = ct_replica_era(holder->replica);
+    struct ct_wire_replica_server self = {.id = holder->id, .address = holder->address};
+    const struct ct_msg_voters founded = {
+        .epoch = UINT64_C(1) << 32 | 1, .era = era, .servers = {&self, 1}};
+    hosts_run(world, 5000);
+    cr_assert_neq(ct_replica_era(holder->replica), era);
+    cr_assert_eq(ct_holder_follow(holder, world->now_ms, &founded), 0);
+    cr_assert_neq(ct_replica_era(holder->replica), era);
+    /* Nor the one that leads. */
+    cr_assert_eq(ct_holder_follow(&world->list[1].holder, world->now_ms, &founded), 0);
+    cr_assert_eq(hosts_leader(world), 1);
+}
