@@ -127,6 +127,8 @@ void replica_lead_send(struct ct_replica *replica, bool heartbeat)
     struct replica_servers servers;
 
     update_peers(replica, &servers);
+    if (!replica_keep(replica))
+        return;
     for (uint32_t i = 0; i < replica->peer_count; i++) {
         struct replica_peer *peer = &replica->peers[i];
         const char *address = address_of(replica, &servers, peer->id);
@@ -152,7 +154,7 @@ static uint64_t held_by_majority(struct ct_replica *replica)
         uint64_t id = servers.list[i].id, held;
         uint32_t at = count++;
 
-        held = id == replica->id ? replica_log_last(&replica->log) : peer_of(replica, id)->match;
+        held = id == replica->id ? replica_kept_index(replica) : peer_of(replica, id)->match;
         for (; at > 0 && match[at - 1] < held; at--)
             match[at] = match[at - 1];
         match[at] = held;

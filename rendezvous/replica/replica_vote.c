@@ -36,6 +36,10 @@ static void ask_for_votes(struct ct_replica *replica, bool pre)
     if (!pre) {
         replica->term++;
         replica->voted_for = replica->id;
+        if (!replica_keep(replica)) {
+            replica_follow(replica, replica->term, 0);
+            return; /* its own vote would not count */
+        }
     }
     for (uint32_t i = 0; i < servers.count; i++) {
         uint64_t id = servers.list[i].id;
