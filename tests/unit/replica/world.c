@@ -63,7 +63,7 @@ static void send_once(struct node *from, uint64_t to, const struct ct_buf *frame
     struct flying *message = malloc(sizeof *message + frame->size);
 
     CT_ASSERT(message);
-    message->at_ms = world->now_ms + 1 + ct_rng_below(&world->rng, 20);
+    message->at_ms = world->now_ms + 1 + ct_rng_below(&world->rng, 20 + world->slow_ms);
     message->order = world->next_order++;
     message->from = from->id;
     message->to = to;
@@ -92,6 +92,7 @@ static void note_vote(struct node *from, const struct ct_message *message)
         broken(world, "node %zu votes twice in term %llu", index_of(world, from),
                (unsigned long long)term);
     *vote = to;
+    from->votes = message->type == CT_MSG_VOTED;
 }
 
 static void on_send(void *context, uint64_t to, const char *address,
@@ -112,6 +113,11 @@ static void on_send(void *context, uint64_t to, const char *address,
         if (ct_rng_below(&world->rng, 1000) >= world->loss)
             send_once(from, to, &frame);
     ct_buf_deinit(&frame);
+    if (from->votes && ct_rng_below(&world->rng, 1000) < world->vote_kills) {
+        from->is_cut = true; /* the vote is on its way */
+        from->again_ms = world->now_ms + 1 + ct_rng_below(&world->rng, 50);
+    }
+    from->votes = false;
 }
 
 static void arrive(struct world *world, struct flying *message)
@@ -353,12 +359,17 @@ void world_power_cut(struct world *world)
             world_kill(world, i, false);
 }
 
-/* Those whose power was cut in a write are gone. */
+/* Those whose power was cut are gone, and some come back soon. */
 static void bury(struct world *world)
 {
-    for (size_t i = 0; i < world->node_count; i++)
-        if (world->nodes[i].is_cut && world->nodes[i].replica)
+    for (size_t i = 0; i < world->node_count; i++) {
+        const struct node *node = &world->nodes[i];
+
+        if (node->is_cut && node->replica)
             world_kill(world, i, ct_rng_below(&world->rng, 2));
+        if (!node->replica && node->again_ms && node->again_ms <= world->now_ms)
+            start(world, i, false);
+    }
 }
 
 /* ---- clients and the policy ---- */

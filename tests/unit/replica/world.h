@@ -37,8 +37,10 @@ struct node {
     int64_t clock_ms;          /* ahead of the world's */
     bool leads;
     uint64_t led_term;
-    bool is_cut;      /* its power was: nothing is heard of it any more */
-    uint64_t checked; /* its committed entries up to here are those of all others */
+    bool votes;        /* in the message that is sent now */
+    bool is_cut;       /* its power was: nothing is heard of it any more */
+    uint64_t again_ms; /* killed: when it starts again by itself; 0: it does not */
+    uint64_t checked;  /* its committed entries up to here are those of all others */
 };
 
 struct world {
@@ -54,6 +56,8 @@ struct world {
     struct flying *flying;
     bool cut[WORLD_NODES][WORLD_NODES];
     uint32_t loss, repeat;                          /* of 1000 messages */
+    uint32_t slow_ms;                               /* that a message may take besides */
+    uint32_t vote_kills;                            /* of 1000 votes: who gave it dies of it */
     uint64_t leader_of[WORLD_TERMS];                /* its life by term, in the era of now */
     uint64_t vote_of[WORLD_NODES][WORLD_TERMS];     /* with disks: for whom, by term */
     uint64_t confirmed[WORLD_KEYS];                 /* highest put that was confirmed */

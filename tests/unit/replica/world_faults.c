@@ -33,6 +33,8 @@ void world_end_faults(struct world *world)
     memset(world->cut, 0, sizeof world->cut);
     world->loss = 0;
     world->repeat = 0;
+    world->slow_ms = 0;
+    world->vote_kills = 0;
     for (size_t i = 0; i < world->node_count; i++) {
         world->nodes[i].stopped_until_ms = 0;
         world->disks[i].is_full = false;
@@ -69,7 +71,7 @@ void world_fault(struct world *world)
 
     if (leader >= 0 && ct_rng_below(&world->rng, 2))
         index = (size_t)leader;
-    switch (ct_rng_below(&world->rng, world->has_disks ? 11 : 8)) {
+    switch (ct_rng_below(&world->rng, world->has_disks ? 13 : 8)) {
     case 0:
     case 1:
         if (world->nodes[index].replica && (world->has_disks || may_die(world, index))) {
@@ -101,6 +103,12 @@ void world_fault(struct world *world)
         break;
     case 10:
         world_power_cut(world);
+        break;
+    case 11:
+        world->slow_ms = (uint32_t)ct_rng_below(&world->rng, 800);
+        break;
+    case 12:
+        world->vote_kills = (uint32_t)ct_rng_below(&world->rng, 700);
         break;
     default:
         world_end_faults(world);
