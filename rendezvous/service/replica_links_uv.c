@@ -151,10 +151,12 @@ static void on_close(struct ct_conn *conn, const struct ct_error *why)
     link->conn = NULL;
     link->is_open = false;
     link->dial_ms = now + (at_once ? 0 : is_fresh ? SOON_MS : RETRY_MS);
-    if (is_dead) {
+    if (links->options.on_failed != NULL)
+        links->options.on_failed(links->options.context, link->address, why);
+    if (is_dead && !links->options.returns)
         drop(link);
+    if (is_dead)
         links->options.on_died(links->options.context, id);
-    }
     arm(links);
 }
 

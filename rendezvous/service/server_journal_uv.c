@@ -37,10 +37,10 @@ static int on_replay(void *context, const void *record, size_t size, struct ct_e
     return ct_service_restore(server->service, ct_server_now_ms(server), record, size, err);
 }
 
-static void on_snapshot(void *context, ct_journal_emit_fn emit, void *emit_context)
+static int on_snapshot(void *context, ct_journal_emit_fn emit, void *emit_context)
 {
     const struct ct_rdzv_server *server = context;
-    ct_service_snapshot(server->service, emit, emit_context);
+    return ct_service_snapshot(server->service, emit, emit_context);
 }
 
 /* Is there a newer daemon? One that has nothing to write would not find out otherwise. */
