@@ -350,9 +350,9 @@ Test(journal_file, a_file_stays_as_it_is_when_its_replacement_cannot_be_made_who
     struct ct_error err = {0};
     make_dir(&dir);
     struct ct_journal_file *file = open_as(&dir, (struct how){.compact_bytes = 100});
+    dir.no_memory = true;
     append(file, "needed by a job that lives, for as long as it does");
     append(file, "and so is this one, which makes the file large enough");
-    dir.no_memory = true;
     for (int i = 0; i < 3; i++)
         append(file, "kept behind them");
     ct_journal_close(file);
