@@ -469,6 +469,20 @@ static bool make_room_for_failure(struct ct_replica *replica)
     return true;
 }
 
+/* May `key` be set to an entry of `bytes`, when all that is not committed yet will have been? What
+ * it replaces is not counted against it. */
+static bool fits_map(const struct ct_replica *replica, const char *key, size_t bytes)
+{
+    const struct ct_replica_map_entry *old = ct_replica_map_find(&replica->map, key);
+    size_t needed = ct_replica_map_bytes(&replica->map) + 4 + bytes;
+
+    for (uint64_t i = replica->committed + 1; i <= replica_log_last(&replica->log); i++)
+        needed += replica_log_at(&replica->log, i)->size;
+    if (old)
+        needed -= 4 + ct_replica_entry_bytes(key, old->value.size);
+    return needed <= CT_REPLICA_MAP_BYTES && (old || replica->map.count < CT_REPLICA_KEYS);
+}
+
 int ct_replica_put(struct ct_replica *replica, uint64_t now_ms, uint64_t number, const char *key,
                    const void *value, size_t size)
 {
@@ -481,8 +495,7 @@ int ct_replica_put(struct ct_replica *replica, uint64_t now_ms, uint64_t number,
     if (!replica->serves || replica->role != REPLICA_LEADER)
         return CT_EFENCED;
     if (strlen(key) >= CT_REPLICA_KEY_BYTES || size > CT_WIRE_ENTRY_BYTES / 2 ||
-        (value && replica->map.count >= CT_REPLICA_KEYS &&
-         !ct_replica_map_find(&replica->map, key)))
+        (value && !fits_map(replica, key, bytes)))
         return CT_ELIMIT;
     data = make_room_for_failure(replica) ? malloc(bytes) : NULL;
     if (!data)

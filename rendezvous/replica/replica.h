@@ -42,6 +42,7 @@ enum {
     CT_REPLICA_ADDRESS_BYTES = 256, /* with the terminator */
     CT_REPLICA_KEY_BYTES = 256,     /* likewise */
     CT_REPLICA_KEYS = 8192,
+    CT_REPLICA_MAP_BYTES = CT_WIRE_VALUE_BYTES - 8192, /* of all: what SNAPSHOT can carry */
     CT_REPLICA_ALONE = 4, /* elections' times, see ct_replica_holds_all */
 };
 
@@ -151,7 +152,8 @@ uint64_t ct_replica_deadline(const struct ct_replica *replica); /* when ct_repli
 void ct_replica_died(struct ct_replica *replica, uint64_t now_ms, uint64_t id);
 
 /* Set `key` to `size` bytes, or forget it (`value` NULL); on_put tells with `number` (not 0). 0;
- * CT_EFENCED when this replica does not lead; CT_ELIMIT for what is too long; CT_ENOMEM. */
+ * CT_EFENCED when this replica does not lead; CT_ELIMIT for what is too long, or more than the map
+ * may hold; CT_ENOMEM. */
 int ct_replica_put(struct ct_replica *replica, uint64_t now_ms, uint64_t number, const char *key,
                    const void *value, size_t size);
 

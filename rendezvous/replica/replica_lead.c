@@ -59,7 +59,7 @@ static void send_snapshot(struct ct_replica *replica, struct replica_peer *peer,
 
     if (peer->snapshot_ms && replica->now_ms < peer->snapshot_ms + replica->election_ms)
         return; /* it is under way */
-    data = bytes <= CT_WIRE_VALUE_BYTES - 8192 ? malloc(bytes + 1) : NULL;
+    data = malloc(bytes + 1);
     if (!data)
         return;
     ct_replica_map_write(&replica->map, data);

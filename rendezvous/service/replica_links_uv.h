@@ -30,7 +30,8 @@ struct ct_replica_links_options {
     void (*on_died)(void *context, uint64_t id); /* its process is known to be dead */
     bool returns;                                /* under its id */
 
-    /* A connection to it failed, or was ended by it: `address` and why. May be NULL. */
+    /* The one at `address` does not want to be spoken to (another key, another list of peers):
+     * once a minute at most. May be NULL. */
     void (*on_failed)(void *context, const char *address, const struct ct_error *why);
 };
 
