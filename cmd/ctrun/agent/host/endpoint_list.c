@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "own_address.h"
-#include "rendezvous/client/agent_uv.h"
+#include "rendezvous/client/endpoints.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -119,13 +119,13 @@ static bool any_opens(struct pollfd *fds, nfds_t count)
 
 bool endpoint_list_answers(const char *list)
 {
-    struct pollfd fds[CT_AGENT_ENDPOINTS];
+    struct pollfd fds[CT_ENDPOINTS_GIVEN];
     nfds_t count = 0;
     char one[CT_ENDPOINT_TEXT];
     bool answers;
 
     ct_endpoint_next(&list, one);
-    while (*list != '\0' && count < CT_AGENT_ENDPOINTS) {
+    while (*list != '\0' && count < CT_ENDPOINTS_GIVEN) {
         ct_endpoint_next(&list, one);
         fds[count] = (struct pollfd){.fd = dial(one), .events = POLLOUT};
         count += fds[count].fd >= 0;
