@@ -136,6 +136,10 @@ int ct_replica_emit(const struct ct_replica *replica, ct_replica_keep_fn emit, v
  * kept. They elect one. */
 void ct_replica_begin(struct ct_replica *replica);
 
+/* Return whether its disk holds nothing yet. Until a leader has sent it the record, such a replica
+ * votes for none that has one: it cannot know that it never confirmed anything. */
+bool ct_replica_is_new(const struct ct_replica *replica);
+
 /* Return whether something could not be kept, and so nothing is sent. */
 bool ct_replica_is_mute(const struct ct_replica *replica);
 

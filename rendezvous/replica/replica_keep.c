@@ -165,6 +165,11 @@ bool replica_keep(struct ct_replica *replica)
     return !replica->mute;
 }
 
+bool ct_replica_is_new(const struct ct_replica *replica)
+{
+    return replica->io.keep && replica_log_last(&replica->log) == 0;
+}
+
 uint64_t replica_kept_index(const struct ct_replica *replica)
 {
     return replica->io.keep ? replica->kept.index : replica_log_last(&replica->log);

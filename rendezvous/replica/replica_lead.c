@@ -371,6 +371,12 @@ void replica_lead_answer(struct ct_replica *replica, const struct ct_msg_appende
         peer->streams = true;
         peer->waits = false;
         commit_what_is_held(replica);
+    } else if (answer->last_index < peer->match) { /* its disk is a new one */
+        peer->match = 0;
+        peer->next = answer->last_index + 1;
+        peer->streams = false;
+        peer->waits = false;
+        peer->snapshot_ms = 0;
     } else if (answer->previous_index > peer->match &&
                (peer->streams || answer->previous_index == peer->next - 1)) {
         /* what was sent meanwhile will be rejected too: those answers are too late to count */

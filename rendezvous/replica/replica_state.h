@@ -1,6 +1,6 @@
 /* A replica from inside. replica.c: events, and what a follower does; replica_vote.c: elections;
- * replica_lead.c: what a leader does; replica_log.c: the log, and who votes; replica_keep.c: what is
- * on disk. */
+ * replica_lead.c: what a leader does; replica_log.c: the log, and who votes; replica_keep.c: what
+ * is on disk. */
 #ifndef CT_RENDEZVOUS_REPLICA_REPLICA_STATE_H
 #define CT_RENDEZVOUS_REPLICA_REPLICA_STATE_H
 

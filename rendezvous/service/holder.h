@@ -14,8 +14,8 @@
  *      it follows       the service goes; nodes are told who holds the record and find the leader
  *      a death          of all other holders: it founds the record anew, if nothing can be lost
  *
- * The holder of a ctrund with peers holds the record of all jobs, on disk, with the same others from
- * the start: it restores what it kept, begins, and neither founds nor chooses anything.
+ * The holder of a ctrund with peers holds the record of all jobs, on disk, with the same others
+ * from the start: it restores what it kept, begins, and neither founds nor chooses anything.
  *
  * It has no socket, no clock and no random numbers of its own: the caller passes events, time and a
  * seed, and carries out the actions. The caller owns the holder's memory and that of its

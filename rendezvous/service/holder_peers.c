@@ -70,6 +70,11 @@ static void describe_unled(const struct ct_holder *holder, char *text, size_t ro
         (void)snprintf(text, room,
                        "the ctrund at %s cannot write its journal, and says nothing until it can",
                        holder->address);
+    else if (ct_replica_is_new(holder->replica) && silent[0] != '\0')
+        (void)snprintf(text, room,
+                       "no ctrund leads: the journal of the one at %s is new, so it votes for none "
+                       "that has a record before it was sent that; it has not heard %s",
+                       holder->address, silent);
     else if (silent[0] != '\0')
         (void)snprintf(text, room,
                        "no ctrund leads: %zu of the %zu peers must hear each other, and %s has not "

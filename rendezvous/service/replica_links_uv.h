@@ -5,8 +5,9 @@
  *                            silent, or not reachable -> dialled again and again
  *
  * A living kernel that refuses a connection to where a process listened proves that the process is
- * gone, for it listens as long as it lives. Silence proves nothing. With `returns` a process that is
- * dead may come back as the same replica: it is dialled on, and reported dead as long as it refuses.
+ * gone, for it listens as long as it lives. Silence proves nothing. With `returns` a process that
+ * is dead may come back as the same replica: it is dialled on, and reported dead as long as it
+ * refuses.
  *
  * All on the loop's thread; callbacks come from the loop. */
 #ifndef CT_RENDEZVOUS_SERVICE_REPLICA_LINKS_UV_H

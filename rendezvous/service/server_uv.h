@@ -34,8 +34,8 @@ struct ct_rdzv_replica_options {
     const struct ct_msg_voters
         *voters; /* who holds the record; NULL: nobody yet, this one founds it */
 
-    /* With the same others from start to end, and a journal: the record is of all jobs. Then `host`,
-     * `listener` and `lease_ms` count besides. NULL: none; copied */
+    /* With the same others from start to end, and a journal: the record is of all jobs. Then
+     * `host`, `listener` and `lease_ms` count besides. NULL: none; copied */
     const struct ct_peers *peers;
 };
 

@@ -138,6 +138,56 @@ Test(replica_disk, files_are_replaced_as_they_grow)
     }
 }
 
+/* ---- a disk that is replaced ---- */
+
+static void replace_disk(size_t node)
+{
+    world_kill(world, node, false);
+    disk_deinit(&world->disks[node]);
+    memset(world->vote_of[node], 0, sizeof world->vote_of[node]);
+    world_restart(world, node);
+}
+
+Test(replica_disk, a_new_disk_gets_the_record_from_the_one_that_leads)
+{
+    begin(9, 3);
+    run_ms(10000);
+    int leader = world_leader(world);
+    size_t other = ((size_t)leader + 1) % 3;
+
+    replace_disk(other);
+    cr_assert(ct_replica_is_new(world->nodes[other].replica));
+    run_ms(3000);
+    cr_assert_eq(world_leader(world), leader);
+    cr_assert(!ct_replica_is_new(world->nodes[other].replica));
+    world->quiet = true;
+    run_ms(1000);
+    cr_assert(world_agrees(world), "%s", world->broken);
+}
+
+Test(replica_disk, with_a_new_disk_nobody_is_elected_who_may_lack_what_was_confirmed)
+{
+    begin(10, 3);
+    run_ms(5000);
+    size_t leader = (size_t)world_leader(world), with = (leader + 1) % 3,
+           without = (leader + 2) % 3;
+
+    world_kill(world, without, false); /* it lacks what follows */
+    expect_puts();
+    world_kill(world, leader, false);
+    replace_disk(with);
+    world_restart(world, without);
+    run_ms(20000);
+    cr_assert_lt(world_leader(world), 0, "it leads without what was confirmed");
+    world_restart(world, leader);
+    run_ms(5000);
+    cr_assert_eq(world_leader(world), (int)leader);
+    expect_puts();
+    world->quiet = true;
+    run_ms(1000);
+    cr_assert(world_agrees(world), "%s", world->broken);
+}
+
 /* ---- what is read ---- */
 
 static const struct ct_replica_server peers[] = {{11, "a:1"}, {12, "b:1"}, {13, "c:1"}};

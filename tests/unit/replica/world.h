@@ -2,8 +2,8 @@
  * that are stopped and killed, a policy that replaces dead voters, clients that put, and the
  * invariants of the record, checked after every event. Everything follows from a seed.
  *
- * With disks (world_begin) the voters are fixed, and a process that starts again is the replica that
- * it was, with what was on its disk: any of them may be killed, in the midst of a write too. */
+ * With disks (world_begin) the voters are fixed, and a process that starts again is the replica
+ * that it was, with what was on its disk: any of them may be killed, in the midst of a write too. */
 #ifndef TESTS_REPLICA_WORLD_H
 #define TESTS_REPLICA_WORLD_H
 
