@@ -36,6 +36,10 @@ static void ask_for_votes(struct ct_replica *replica, bool pre)
     if (!pre) {
         replica->term++;
         replica->voted_for = replica->id;
+        if (!replica_keep(replica)) {
+            replica_follow(replica, replica->term, 0);
+            return; /* its own vote would not count */
+        }
     }
     for (uint32_t i = 0; i < servers.count; i++) {
         uint64_t id = servers.list[i].id;
@@ -106,6 +110,14 @@ static bool is_up_to_date(const struct ct_replica *replica, const struct ct_msg_
     return vote->last_term > term || (vote->last_term == term && vote->last_index >= last);
 }
 
+/* A disk that holds nothing is a new one, whose replica may have forgotten what it confirmed: it
+ * gives its vote to none that has a record, until a leader has sent it that. At the start all are
+ * new. */
+static bool may_have_forgotten(const struct ct_replica *replica, const struct ct_msg_vote *vote)
+{
+    return ct_replica_is_new(replica) && vote->last_index > 0;
+}
+
 void replica_receive_vote(struct ct_replica *replica, const struct ct_msg_vote *vote)
 {
     bool granted = false;
@@ -113,7 +125,7 @@ void replica_receive_vote(struct ct_replica *replica, const struct ct_msg_vote *
     if (vote->disrupt || !has_living_leader(replica)) {
         if (!vote->pre && vote->term > replica->term)
             replica_follow(replica, vote->term, 0);
-        granted = is_up_to_date(replica, vote) &&
+        granted = is_up_to_date(replica, vote) && !may_have_forgotten(replica, vote) &&
                   (vote->pre ? vote->term > replica->term
                              : vote->term == replica->term &&
                                    (!replica->voted_for || replica->voted_for == vote->sender.id));

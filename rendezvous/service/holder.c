@@ -74,6 +74,12 @@ void ct_holder_tick(struct ct_holder *holder, uint64_t now_ms)
 void ct_holder_died(struct ct_holder *holder, uint64_t now_ms, uint64_t id)
 {
     begin_event(holder, now_ms);
+    if (holder->peers != NULL) { /* it comes back as who it was */
+        ct_replica_died(holder->replica, now_ms, id);
+        holder_update_voters(holder);
+        end_event(holder);
+        return;
+    }
     memmove(holder->dead + 1, holder->dead, (CT_HOLDER_DEAD - 1) * sizeof *holder->dead);
     holder->dead[0] = id;
     holder->dead_count = CT_MIN(holder->dead_count + 1, (size_t)CT_HOLDER_DEAD);
@@ -126,6 +132,8 @@ static int follow(struct ct_holder *holder, const struct ct_msg_voters *voters)
 /* The leader of this job's record says so to a ctrun that has founded another. */
 static void receive_voters(struct ct_holder *holder, const struct ct_msg_voters *voters)
 {
+    if (holder->peers != NULL)
+        return;
     if (voters->era == ct_replica_era(holder->replica))
         keep_known(holder, voters);
     if (!is_newer(holder, voters) || voters->servers.count == 0)
@@ -155,7 +163,8 @@ static void receive_of_replica(struct ct_holder *holder, const struct ct_holder_
 static void receive_offer(struct ct_holder *holder, struct ct_holder_conn *conn,
                           const struct ct_msg_offer *offer)
 {
-    if (conn->link == 0 || !ct_service_has_joined(holder->service, conn->link) ||
+    if (holder->peers != NULL || conn->link == 0 ||
+        !ct_service_has_joined(holder->service, conn->link) ||
         offer->era != ct_replica_era(holder->replica) || offer->id != conn->id ||
         !ct_str_copy(conn->address, sizeof conn->address, offer->address))
         return;
@@ -172,6 +181,12 @@ static void receive_replica(struct ct_holder *holder, struct ct_holder_conn *con
     if (conn->link != 0)
         ct_service_closed(holder->service, holder->now_ms, conn->link, false);
     conn->link = 0;
+    if (holder->peers != NULL) {
+        conn->is_replica = holder_admits_peer(holder, conn, hello);
+        if (conn->is_replica)
+            io->admit(io->context, conn->peer);
+        return;
+    }
     if (hello->protocol != CT_WIRE_PROTOCOL || strcmp(hello->job, holder->limits.only_job) != 0 ||
         !io->is_for(io->context, conn->peer, hello->job)) {
         io->turn_away(io->context, conn->peer, CT_EAUTH,
@@ -303,12 +318,17 @@ int ct_holder_init(struct ct_holder *holder, const struct ct_holder_options *opt
         .election_ms =
             CT_MIN(CT_MAX(options->lease_ms / ELECTIONS, ELECTION_MIN_MS), ELECTION_MAX_MS),
         .at_endpoint = options->at_endpoint,
+        .peers = options->peers,
     };
     ct_rng_init(&holder->rng, options->seed);
     holder_connect_parts(holder);
     if (!ct_str_copy(holder->address, sizeof holder->address, options->address))
         return ct_error_set(err, CT_EUSAGE, "the address %s is too long", options->address);
-    return 0;
+    if (holder->peers == NULL)
+        return 0;
+    holder->id = holder->peers->list[holder->peers->own].id;
+    holder->replica = holder_new_peer(holder);
+    return holder->replica != NULL ? 0 : ct_error_set(err, CT_ENOMEM, "no memory for the record");
 }
 
 void ct_holder_deinit(struct ct_holder *holder)
@@ -328,6 +348,14 @@ int ct_holder_found(struct ct_holder *holder, uint64_t now_ms)
     holder_update_voters(holder);
     end_event(holder);
     return 0;
+}
+
+void ct_holder_begin(struct ct_holder *holder, uint64_t now_ms)
+{
+    begin_event(holder, now_ms);
+    ct_replica_begin(holder->replica);
+    holder_update_voters(holder);
+    end_event(holder);
 }
 
 int ct_holder_follow(struct ct_holder *holder, uint64_t now_ms, const struct ct_msg_voters *voters)

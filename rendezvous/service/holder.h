@@ -14,6 +14,9 @@
  *      it follows       the service goes; nodes are told who holds the record and find the leader
  *      a death          of all other holders: it founds the record anew, if nothing can be lost
  *
+ * The holder of a ctrund with peers holds the record of all jobs, on disk, with the same others
+ * from the start: it restores what it kept, begins, and neither founds nor chooses anything.
+ *
  * It has no socket, no clock and no random numbers of its own: the caller passes events, time and a
  * seed, and carries out the actions. The caller owns the holder's memory and that of its
  * connections. One thread at a time; an action may not call back into the holder. */
@@ -24,6 +27,7 @@
 #include "base/log/log.h"
 #include "base/number/rng.h"
 #include "rendezvous/replica/replica.h"
+#include "rendezvous/service/peers.h"
 #include "rendezvous/service/service.h"
 
 enum {
@@ -64,6 +68,9 @@ struct ct_holder_io {
     void (*send_endpoint)(void *context, const struct ct_message *message);
     void (*leave_endpoint)(void *context); /* close it or give up dialling; nothing is reported */
 
+    /* Of a replica with peers, see ct_replica_io. */
+    ct_replica_keep_fn keep;
+
     /* For logs. */
     void (*log)(void *context, enum ct_log_level level, const char *sentence);
 };
@@ -78,6 +85,7 @@ struct ct_holder_options {
     uint64_t seed;     /* of eras: random, or two founders may draw the same */
     uint64_t now_ms;
     const struct ct_holder_io *io; /* copied */
+    const struct ct_peers *peers;  /* NULL: none. Outlives the holder; its own is `address` */
 };
 
 /* Who holds a record, in the order in which nodes try them. */
@@ -120,6 +128,7 @@ struct ct_holder {
     struct ct_replica *replica;
     struct ct_holder_conn *conns; /* the newest first */
     struct ct_rng rng;
+    const struct ct_peers *peers; /* NULL: none */
     const char *host;
     uint64_t now_ms;  /* of the event */
     uint64_t due_ms;  /* of the next tick, but for the service's */
@@ -139,12 +148,14 @@ struct ct_holder {
     struct ct_holder_voters told;  /* to the members, while this one leads */
     struct ct_holder_voter voters[CT_REPLICA_SERVERS];
     size_t voter_count;
+    uint64_t reported_led_by; /* with peers: whom the log says that it follows; 0: nobody */
+    uint64_t unled_ms;        /* since when nobody leads; 0: somebody does, or the log says so */
     uint64_t dead[CT_HOLDER_DEAD]; /* ids of processes that are known to be dead, the last first */
     size_t dead_count;
 };
 
-/* Initialise a holder of no record: ct_holder_found or ct_holder_follow comes next. 0; CT_EUSAGE
- * for a long address. */
+/* Initialise a holder of no record: ct_holder_found or ct_holder_follow comes next; with peers
+ * ct_holder_restore and ct_holder_begin. 0; CT_EUSAGE for a long address; CT_ENOMEM. */
 int ct_holder_init(struct ct_holder *holder, const struct ct_holder_options *options,
                    struct ct_error *err);
 
@@ -160,6 +171,12 @@ int ct_holder_found(struct ct_holder *holder, uint64_t now_ms);
  * Ignored unless its epoch is above that of the record held, and that of the record followed last:
  * what an agent was told may be late. 0; CT_ENOMEM: all is as it was. */
 int ct_holder_follow(struct ct_holder *holder, uint64_t now_ms, const struct ct_msg_voters *voters);
+
+/* With peers: see ct_replica_restore, ct_replica_emit and ct_replica_begin. */
+int ct_holder_restore(struct ct_holder *holder, const void *record, size_t size,
+                      struct ct_error *err);
+int ct_holder_emit(const struct ct_holder *holder, ct_replica_keep_fn emit, void *context);
+void ct_holder_begin(struct ct_holder *holder, uint64_t now_ms);
 
 /* Hand the lead to the best of the others, if this one has it. Only ct_holder_closed and
  * ct_holder_deinit may follow. A no-op before it has begun. */
@@ -189,6 +206,9 @@ uint64_t ct_holder_deadline(const struct ct_holder *holder); /* UINT64_MAX: none
 /* ---- queries -------------------------------------------------------------------------------- */
 
 bool ct_holder_leads(const struct ct_holder *holder);
+
+/* With peers: append one line: who leads, or what is waited for. */
+void ct_holder_describe(const struct ct_holder *holder, struct ct_buf *out);
 
 /* What to offer to the one that leads; valid as long as the holder. */
 struct ct_msg_offer ct_holder_offer(const struct ct_holder *holder);

@@ -8,7 +8,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { RETRY_MS = 20 /* until a node that was told to go elsewhere asks again */ };
+enum {
+    RETRY_MS = 20,  /* until a node that was told to go elsewhere asks again */
+    UNLED_MS = 200, /* the same, while no peer leads */
+};
 
 /* ---- nodes that must go elsewhere ----------------------------------------------------------- */
 
@@ -18,6 +21,10 @@ static void describe(const struct ct_holder *holder, const struct ct_holder_vote
     const char *job = holder->limits.only_job;
     uint64_t leader = ct_replica_leader(holder->replica);
 
+    if (holder->peers != NULL) {
+        holder_describe_peers(holder, text, room);
+        return;
+    }
     (void)snprintf(text, room,
                    "host %s does not lead the rendezvous of job %s: its nodes agree on "
                    "one that does",
@@ -41,17 +48,19 @@ static void describe(const struct ct_holder *holder, const struct ct_holder_vote
 
 void holder_refuse(const struct ct_holder *holder, struct ct_holder_conn *conn)
 {
+    bool is_unled = holder->peers != NULL && ct_replica_leader(holder->replica) == 0;
     struct ct_holder_voters voters;
     char text[512];
 
     holder_list_voters(holder, &voters);
     describe(holder, &voters, text, sizeof text);
-    if (conn->is_agent && voters.count > 0)
+    if (voters.count > 0)
         holder_send_voters(holder, &voters, conn);
     holder->io.send(holder->io.context, conn->peer,
-                    &(struct ct_message){
-                        .type = CT_MSG_REFUSE,
-                        .refuse = {.code = CT_EUNAVAILABLE, .retry_ms = RETRY_MS, .text = text}});
+                    &(struct ct_message){.type = CT_MSG_REFUSE,
+                                         .refuse = {.code = CT_EUNAVAILABLE,
+                                                    .retry_ms = is_unled ? UNLED_MS : RETRY_MS,
+                                                    .text = text}});
     holder->io.turn_away(holder->io.context, conn->peer, CT_EUNAVAILABLE, text);
 }
 
@@ -95,6 +104,17 @@ static void restore(struct ct_holder *holder)
     ct_service_restored(holder->service, holder_epoch(holder));
 }
 
+static void log_lead(const struct ct_holder *holder, uint64_t term)
+{
+    if (holder->peers != NULL)
+        holder_log(holder, CT_LOG_INFO,
+                   "this ctrund leads the peers in term %" PRIu64 ", with %zu jobs", term,
+                   ct_service_jobs(holder->service));
+    else
+        holder_log(holder, CT_LOG_INFO, "this host leads the rendezvous of job %s in term %" PRIu64,
+                   holder->limits.only_job, term);
+}
+
 static void on_lead(void *context, uint64_t term)
 {
     struct ct_holder *holder = context;
@@ -112,8 +132,7 @@ static void on_lead(void *context, uint64_t term)
     }
     for (size_t i = 0; i < holder->dead_count; i++)
         ct_service_node_died(holder->service, holder->now_ms, holder->dead[i]);
-    holder_log(holder, CT_LOG_INFO, "this host leads the rendezvous of job %s in term %" PRIu64,
-               holder->limits.only_job, term);
+    log_lead(holder, term);
 }
 
 static void on_follow(void *context)
@@ -201,6 +220,9 @@ static int put(struct ct_holder *holder, uint64_t number, const char *job, enum 
 static int io_persist(void *context, uint64_t ticket, const void *record, size_t size,
                       bool may_compact)
 {
+    static const char too_much[] =
+        "the record of all jobs would be larger than what a holder of it "
+        "can be sent: nothing more is kept until jobs end";
     struct ct_holder *holder = context;
     enum ct_record_kind kind;
     char job[129];
@@ -215,7 +237,15 @@ static int io_persist(void *context, uint64_t ticket, const void *record, size_t
         rc = put(holder, ticket, job, kind, record, size);
     for (int old = CT_RECORD_RESERVE; kind == CT_RECORD_FORGET && old < CT_RDZV_RECORDS; old++)
         rc = put(holder, UINT64_MAX, job, (enum ct_record_kind)old, NULL, 0);
+    ct_service_set_trouble(holder->service, rc == CT_ELIMIT ? too_much : "");
     return rc != 0 ? rc : CT_SERVICE_LATER;
+}
+
+static int on_keep(void *context, const void *record, size_t size)
+{
+    const struct ct_holder *holder = context;
+
+    return holder->io.keep(holder->io.context, record, size);
 }
 
 void holder_connect_parts(struct ct_holder *holder)
@@ -225,7 +255,8 @@ void holder_connect_parts(struct ct_holder *holder)
                                                 .on_lead = on_lead,
                                                 .on_follow = on_follow,
                                                 .on_put = on_put,
-                                                .on_changed = on_changed};
+                                                .on_changed = on_changed,
+                                                .keep = holder->peers != NULL ? on_keep : NULL};
     holder->service_io =
         (struct ct_service_io){.context = holder,
                                .send = io_send,

@@ -4,6 +4,7 @@
  *   holder_lead.c       what the replica decides: the service comes and goes, its records are puts
  *   holder_voters.c     who holds the record, and who is told
  *   holder_founding.c   when it may lead without the others
+ *   holder_peers.c      with peers, which are the same from start to end
  */
 #ifndef CT_RENDEZVOUS_SERVICE_HOLDER_STATE_H
 #define CT_RENDEZVOUS_SERVICE_HOLDER_STATE_H
@@ -24,6 +25,21 @@ void holder_refuse(const struct ct_holder *holder, struct ct_holder_conn *conn);
 
 /* It serves no longer: each node is told where to go. */
 void holder_drop_service(struct ct_holder *holder);
+
+/* ---- holder_peers.c ---- */
+
+/* A replica with its peers as the voters; NULL without memory. */
+struct ct_replica *holder_new_peer(struct ct_holder *holder);
+
+/* Who leads, or what is waited for. */
+void holder_describe_peers(const struct ct_holder *holder, char *text, size_t room);
+
+/* Log who leads when that has changed, and when nobody has for a while. */
+void holder_report_peers(struct ct_holder *holder);
+
+/* Is this the first message of one of its peers? If not, it is told why, and goes. */
+bool holder_admits_peer(const struct ct_holder *holder, const struct ct_holder_conn *conn,
+                        const struct ct_msg_hello *hello);
 
 /* ---- holder_voters.c ---- */
 

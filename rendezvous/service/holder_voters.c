@@ -202,7 +202,8 @@ static bool differ(const struct ct_holder_voters *a, const struct ct_holder_vote
 
 static void send_to_members(struct ct_holder *holder, struct ct_holder_voters *voters)
 {
-    voters->epoch = holder_epoch(holder);
+    /* Only who is told an epoch offers to hold the record. */
+    voters->epoch = holder->peers != NULL ? 0 : holder_epoch(holder);
     if (!differ(voters, &holder->told))
         return;
     holder->told = *voters;
@@ -231,6 +232,8 @@ void holder_update_voters(struct ct_holder *holder)
     holder_list_voters(holder, &voters);
     note_voters(holder, &voters);
     want_living(holder, &voters);
+    if (holder->peers != NULL)
+        holder_report_peers(holder);
     if (holder->service == NULL) {
         holder_leave_endpoint(holder);
         return;
@@ -242,6 +245,7 @@ void holder_update_voters(struct ct_holder *holder)
             voter->seen_ms = holder->now_ms;
     }
     send_to_members(holder, &voters);
-    change_voters(holder, &voters);
+    if (holder->peers == NULL)
+        change_voters(holder, &voters);
     watch_endpoint(holder);
 }

@@ -402,7 +402,7 @@ int ct_record_read(const void *payload, size_t size, struct ct_arena *arena,
     if (cursor.rc != 0 || cursor.left > 0)
         return ct_error_set(err, CT_EPROTOCOL,
                             "a record of %zu bytes (kind %d) cannot be understood: another "
-                            "version of ctrund wrote it",
+                            "version of ctrund wrote it, or one with --peers",
                             size, (int)record.kind);
     *ret_record = record;
     return 0;

@@ -36,7 +36,8 @@ static void io_send_replica(void *context, uint64_t id, const char *address,
 {
     const struct ct_rdzv_server *server = context;
 
-    ct_replica_links_send(server->replica->links, id, address, message);
+    if (server->fenced.code == 0)
+        ct_replica_links_send(server->replica->links, id, address, message);
 }
 
 static void io_want(void *context, const struct ct_replica_server *list, size_t count)
@@ -52,6 +53,16 @@ static void on_died(void *context, uint64_t id)
 
     ct_holder_died(&server->replica->holder, ct_server_now_ms(server), id);
     ct_server_arm(server);
+}
+
+/* What keeps two peers apart is for an operator; one that is not there is not. */
+static void on_link_failed(void *context, const char *address, const struct ct_error *why)
+{
+    const struct ct_rdzv_server *server = context;
+
+    if (server->replica->peers.count > 0)
+        ct_log_event(server->log, CT_LOG_WARN, "peer", "the peer at %s cannot be spoken to: %s",
+                     address, why->text);
 }
 
 /* ---- the endpoint that the nodes were told -------------------------------------------------- */
@@ -153,6 +164,7 @@ bool ct_rdzv_server_leads(const struct ct_rdzv_server *server)
 static int init_holder(struct ct_rdzv_server *server, const struct ct_rdzv_replica_options *from,
                        struct ct_error *err)
 {
+    const struct ct_peers *peers = from->peers;
     struct ct_server_replica *of = server->replica;
     const struct ct_holder_io io = {
         .context = server,
@@ -168,16 +180,19 @@ static int init_holder(struct ct_rdzv_server *server, const struct ct_rdzv_repli
         .dial_endpoint = io_dial_endpoint,
         .send_endpoint = io_send_endpoint,
         .leave_endpoint = io_leave_endpoint,
+        .keep = ct_server_keep_of_holder,
         .log = io_log,
     };
     struct ct_holder_options options = {
         .limits = &server->limits,
         .host = of->host,
-        .address = server->endpoints[from->listener],
+        .address =
+            peers != NULL ? peers->list[peers->own].address : server->endpoints[from->listener],
         .at_endpoint = from->endpoint == NULL,
         .lease_ms = from->lease_ms,
         .now_ms = ct_server_now_ms(server),
         .io = &io,
+        .peers = peers != NULL ? &of->peers : NULL,
     };
 
     if (uv_random(NULL, NULL, &options.seed, sizeof options.seed, 0, NULL) != 0)
@@ -185,30 +200,55 @@ static int init_holder(struct ct_rdzv_server *server, const struct ct_rdzv_repli
     return ct_holder_init(&of->holder, &options, err);
 }
 
-static int begin(struct ct_rdzv_server *server, const struct ct_rdzv_replica_options *from,
-                 struct ct_error *err)
+static int new_links(struct ct_rdzv_server *server, struct ct_error *err)
 {
     struct ct_server_replica *of = server->replica;
+    bool has_peers = of->peers.count > 0;
     const struct ct_replica_links_options links = {
         .loop = server->loop,
         .clock = server->clock,
         .key = of->has_key ? &of->key : NULL,
-        .job = server->only_job,
+        .job = has_peers ? of->peers.name : server->only_job,
         .host = of->host,
-        .incarnation = server->limits.own,
+        .incarnation = has_peers ? (struct ct_id){.low = of->peers.list[of->peers.own].id}
+                                 : server->limits.own,
         .context = server,
         .on_died = on_died,
+        .returns = has_peers,
+        .on_failed = on_link_failed,
     };
+
+    of->links = ct_replica_links_new(&links);
+    server->handles += of->links != NULL;
+    return of->links != NULL ? 0 : ct_error_set(err, CT_ENOMEM, "no memory for the rendezvous");
+}
+
+static int begin_with_peers(struct ct_rdzv_server *server, const char *journal,
+                            struct ct_error *err)
+{
+    struct ct_holder *holder = &server->replica->holder;
+    int rc = ct_server_restore_holder(server, journal, err);
+
+    if (rc == 0)
+        ct_holder_begin(holder, ct_server_now_ms(server));
+    return rc;
+}
+
+static int begin(struct ct_rdzv_server *server, const struct ct_rdzv_server_options *options,
+                 struct ct_error *err)
+{
+    const struct ct_rdzv_replica_options *from = options->replica;
+    struct ct_server_replica *of = server->replica;
     uint64_t now_ms = ct_server_now_ms(server);
     int rc = init_holder(server, from, err);
 
+    if (rc == 0)
+        rc = new_links(server, err);
     if (rc != 0)
         return rc;
-    of->links = ct_replica_links_new(&links);
-    server->handles += of->links != NULL;
-    if (of->links == NULL)
-        rc = CT_ENOMEM;
-    else if (from->voters != NULL)
+    if (from->peers != NULL)
+        return begin_with_peers(server, options->journal, err);
+    if (from->voters != NULL)
         rc = ct_holder_follow(&of->holder, now_ms, from->voters);
     else
         rc = ct_holder_found(&of->holder, now_ms);
@@ -216,9 +256,10 @@ static int begin(struct ct_rdzv_server *server, const struct ct_rdzv_replica_opt
 }
 
 int ct_server_replica_start(struct ct_rdzv_server *server,
-                            const struct ct_rdzv_replica_options *options, const struct ct_key *key,
+                            const struct ct_rdzv_server_options *options, const struct ct_key *key,
                             struct ct_error *err)
 {
+    const struct ct_rdzv_replica_options *from = options->replica;
     struct ct_server_replica *of = calloc(1, sizeof *of);
 
     if (of == NULL)
@@ -227,9 +268,11 @@ int ct_server_replica_start(struct ct_rdzv_server *server,
     of->has_key = key != NULL;
     if (key != NULL)
         of->key = *key;
-    (void)ct_str_copy(of->host, sizeof of->host, options->host);
+    if (from->peers != NULL)
+        of->peers = *from->peers;
+    (void)ct_str_copy(of->host, sizeof of->host, from->host);
     (void)ct_str_copy(of->job_endpoint, sizeof of->job_endpoint,
-                      options->endpoint != NULL ? options->endpoint : "");
+                      from->endpoint != NULL ? from->endpoint : "");
     return begin(server, options, err);
 }
 

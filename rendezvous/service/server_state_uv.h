@@ -25,6 +25,7 @@
 /* The holder of a server, and its connections to others. */
 struct ct_server_replica {
     struct ct_holder holder;
+    struct ct_peers peers; /* count 0: none */
     struct ct_replica_links *links;
     struct ct_conn *endpoint_conn;       /* to the job's endpoint; NULL: none */
     char job_endpoint[CT_ENDPOINT_TEXT]; /* as its nodes were told; "": here */
@@ -95,12 +96,16 @@ int ct_server_keep_on_disk(void *context, uint64_t ticket, const void *record, s
 /* Read the journal and begin the next tenure, which is durable before anybody is served. */
 int ct_server_restore(struct ct_rdzv_server *server, const char *dir, struct ct_error *err);
 
+/* The same for a holder with peers; then of ct_holder_io. */
+int ct_server_restore_holder(struct ct_rdzv_server *server, const char *dir, struct ct_error *err);
+int ct_server_keep_of_holder(void *context, const void *record, size_t size);
+
 /* ---- server_replica_uv.c ---- */
 
 /* When the listeners have their addresses: found a record, and lead; or wait for one. `key`: NULL
  * for none. */
 int ct_server_replica_start(struct ct_rdzv_server *server,
-                            const struct ct_rdzv_replica_options *options, const struct ct_key *key,
+                            const struct ct_rdzv_server_options *options, const struct ct_key *key,
                             struct ct_error *err);
 void ct_server_replica_stop(struct ct_rdzv_server *server);
 void ct_server_replica_free(struct ct_server_replica *of);

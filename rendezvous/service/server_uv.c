@@ -324,8 +324,7 @@ static int listen_on_all(struct ct_rdzv_server *server,
     for (size_t i = 0; rc == 0 && i < options->listen_count; i++)
         rc = listen_on(server, options, i, options->key_file != NULL ? &key : NULL, err);
     if (rc == 0 && options->replica != NULL)
-        rc = ct_server_replica_start(server, options->replica,
-                                     options->key_file != NULL ? &key : NULL, err);
+        rc = ct_server_replica_start(server, options, options->key_file != NULL ? &key : NULL, err);
     ct_net_key_wipe(&key);
     return rc;
 }
@@ -387,7 +386,7 @@ int ct_rdzv_server_start(struct ct_rdzv_server **ret_server, uv_loop_t *loop,
     int rc = 0;
     if (random != 0 || (server->service == NULL && options->replica == NULL))
         rc = ct_error_set(err, CT_ENOMEM, "no memory for the rendezvous");
-    if (rc == 0 && options->journal != NULL)
+    if (rc == 0 && options->journal != NULL && options->replica == NULL)
         rc = ct_server_restore(server, options->journal, err);
     if (rc == 0)
         rc = listen_on_all(server, options, err);
@@ -406,6 +405,8 @@ int ct_rdzv_server_reload(struct ct_rdzv_server *server, struct ct_error *err)
     int rc = server->key_file[0] != '\0' ? ct_net_key_load(server->key_file, &key, err) : 0;
     for (size_t i = 0; rc == 0 && i < server->listener_count; i++)
         ct_listener_change_key(server->listeners[i], &key);
+    if (rc == 0 && server->replica != NULL && server->replica->has_key)
+        server->replica->key = key; /* of links that are dialled from now on */
     ct_net_key_wipe(&key);
     return rc;
 }
@@ -472,6 +473,8 @@ void ct_rdzv_server_describe(const struct ct_rdzv_server *server, struct ct_buf 
     const struct ct_service *service = service_of(server);
     if (service != NULL)
         ct_service_describe(service, out);
+    else if (server->replica != NULL)
+        ct_holder_describe(&server->replica->holder, out);
 }
 
 void ct_rdzv_server_metrics(const struct ct_rdzv_server *server, struct ct_buf *out)

@@ -82,10 +82,10 @@ int ct_service_restore(struct ct_service *service, uint64_t now_ms, const void *
                        struct ct_error *err);
 void ct_service_restored(struct ct_service *service, uint64_t epoch);
 
-/* Emit the records that replace all earlier ones in a new journal, one call each. */
-void ct_service_snapshot(const struct ct_service *service,
-                         void (*emit)(void *context, const void *record, size_t size),
-                         void *context);
+/* Emit the records that replace all earlier ones in a new journal, one call each. 0; CT_ENOMEM; the
+ * code of `emit`, which ends it. */
+int ct_service_snapshot(const struct ct_service *service,
+                        int (*emit)(void *context, const void *record, size_t size), void *context);
 
 /* The record that io.persist answered with CT_SERVICE_LATER is kept (0), or cannot be. Not from
  * inside of io.persist. Unknown tickets change nothing. */

@@ -15,7 +15,8 @@ bool own_source(const struct sockaddr *to, char text[CT_ADDRESS_TEXT]);
 void own_interface(char text[CT_ADDRESS_TEXT]);
 
 /* How other nodes reach this one, in digits: as asked for (local_addr), or as seen on the way to
- * the endpoint. 0; CT_EUSAGE for a name that cannot be resolved; CT_EUNAVAILABLE without a route. */
+ * the endpoint. 0; CT_EUSAGE for a name that cannot be resolved; CT_EUNAVAILABLE without a
+ * route. */
 int own_address(const struct ct_endpoint *endpoint, const struct job *job,
                 char text[CT_ADDRESS_TEXT], struct ct_error *err);
 
