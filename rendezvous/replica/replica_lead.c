@@ -323,8 +323,15 @@ int ct_replica_yield(struct ct_replica *replica, uint64_t now_ms, uint64_t id)
 
 void replica_lead_begin(struct ct_replica *replica)
 {
-    uint64_t first = replica_log_append(&replica->log, replica->term, REPLICA_LEAD, NULL, 0, 0);
+    struct replica_servers servers;
+    uint64_t first;
 
+    replica_voters(replica, &servers);
+    first = replica_log_append(&replica->log, replica->term, REPLICA_LEAD, NULL, 0, 0);
+    if (first != 0 && replica->left.count > 0) { /* for those who come later */
+        replica->left.count = 0;
+        first = append_servers(replica, &servers);
+    }
     if (first == 0) { /* no memory: another shall lead */
         replica_follow(replica, replica->term, 0);
         return;

@@ -115,6 +115,10 @@ struct ct_replica {
     size_t failed_count, failed_room;
     uint64_t reported_index; /* entries up to here have no put of which nobody was told */
 
+    struct replica_servers
+        left;           /* the voters since ct_replica_reduce; count 0: not reduced. They */
+    uint64_t left_term; /* hold until an entry of a later term says who votes */
+
     uint64_t dead;        /* the leader whose process is known to be dead; 0: none */
     uint64_t campaign_ms; /* when this replica stands for election because of that */
 };
