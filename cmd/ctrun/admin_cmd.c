@@ -1,4 +1,4 @@
-/* ctrun status | drain | cordon | uncordon: questions and orders to a job that runs. */
+/* ctrun status | drain | cordon | uncordon | takeover: questions and orders to a job that runs. */
 #include "commands.h"
 
 #include "admin_uv.h"
@@ -20,10 +20,8 @@ static const struct verb {
     const char *name;
     enum ct_admin_verb verb;
 } verbs[] = {
-    {"status", CT_ADMIN_STATUS},
-    {"drain", CT_ADMIN_DRAIN},
-    {"cordon", CT_ADMIN_CORDON},
-    {"uncordon", CT_ADMIN_UNCORDON},
+    {"status", CT_ADMIN_STATUS},     {"drain", CT_ADMIN_DRAIN},       {"cordon", CT_ADMIN_CORDON},
+    {"uncordon", CT_ADMIN_UNCORDON}, {"takeover", CT_ADMIN_TAKEOVER},
 };
 
 /* What a daemon says may have been told to it by anybody: nothing of it drives the terminal. */
@@ -47,13 +45,14 @@ static int parse_arguments(const struct verb *verb, int argc, char **argv,
                            struct admin_request *request, struct ct_buf *job, char **rest,
                            struct ct_error *err)
 {
-    const bool of_host = verb->verb != CT_ADMIN_STATUS;
+    const bool is_order = verb->verb != CT_ADMIN_STATUS;
+    const bool of_host = is_order && verb->verb != CT_ADMIN_TAKEOVER;
     const char *id = NULL, *host = NULL, *reason = "";
     bool json = false;
     const struct ct_option options[] = {
         {"job", CT_OPTION_TEXT, &id},
-        {of_host ? "reason" : "json", of_host ? CT_OPTION_TEXT : CT_OPTION_FLAG,
-         of_host ? (void *)&reason : &json},
+        {is_order ? "reason" : "json", is_order ? CT_OPTION_TEXT : CT_OPTION_FLAG,
+         is_order ? (void *)&reason : &json},
         {"watch", CT_OPTION_FLAG, &request->watch},
         {"for", CT_OPTION_TIME, &request->ask.admin.for_ms},
     };

@@ -345,14 +345,15 @@ static int ask_all(struct question *question, char paths[][LOCAL_SOCKET_BYTES], 
 
 /* Each until one answers: an order goes to the only one there is, a look to that with such a job.
  */
-static int ask_in_turn(struct question *question, char paths[][LOCAL_SOCKET_BYTES], size_t count)
+static int ask_in_turn(struct question *question, char paths[][LOCAL_SOCKET_BYTES], size_t count,
+                       const struct ct_key *key)
 {
     char endpoint[LOCAL_SOCKET_BYTES + 8];
     struct ct_error none = {0};
 
     for (size_t i = 0; i < count; i++) {
         (void)snprintf(endpoint, sizeof endpoint, "unix:%.*s", LOCAL_SOCKET_BYTES - 1, paths[i]);
-        if (ask(question, endpoint, NULL) == 0)
+        if (follow(question, ask(question, endpoint, NULL), key) == 0)
             return 0;
         if (question->answered && (none.code == 0 || none.code == CT_ENOTFOUND))
             none = *question->err; /* rather of one that has such a job or host */
@@ -361,20 +362,38 @@ static int ask_in_turn(struct question *question, char paths[][LOCAL_SOCKET_BYTE
     return none.code;
 }
 
-static int ask_local(struct question *question)
+/* Those that host a job on this machine; those that hold its record beside others if there is none,
+ * or first, where the job is to be taken over. */
+static size_t find_local(bool takeover, enum local_socket *ret_kind,
+                         char paths[LOCAL_SOCKETS_MAX][LOCAL_SOCKET_BYTES])
+{
+    size_t count;
+
+    *ret_kind = takeover ? LOCAL_SOCKET_HOLDER : LOCAL_SOCKET_HOST;
+    count = local_socket_find(environ, *ret_kind, paths);
+    if (count > 0)
+        return count;
+    *ret_kind = takeover ? LOCAL_SOCKET_HOST : LOCAL_SOCKET_HOLDER;
+    return local_socket_find(environ, *ret_kind, paths);
+}
+
+static int ask_local(struct question *question, const struct ct_key *key)
 {
     char paths[LOCAL_SOCKETS_MAX][LOCAL_SOCKET_BYTES];
-    size_t count = local_socket_find(environ, paths);
     const struct ct_message *asked = &question->request->ask;
     bool is_status = asked->type == CT_MSG_ADMIN && asked->admin.verb == CT_ADMIN_STATUS;
     bool is_query = asked->type == CT_MSG_FLIGHT_QUERY && question->job[0] != '\0';
+    bool is_takeover = asked->type == CT_MSG_ADMIN && asked->admin.verb == CT_ADMIN_TAKEOVER;
+    enum local_socket kind;
+    size_t count = find_local(is_takeover, &kind, paths);
     int rc = 0;
 
     if (count > 1 && !is_status && !is_query)
         return too_many(paths, count, question->err);
     *question->err = (struct ct_error){0};
     if (count > 0)
-        rc = is_status ? ask_all(question, paths, count) : ask_in_turn(question, paths, count);
+        rc = is_status && kind == LOCAL_SOCKET_HOST ? ask_all(question, paths, count)
+                                                    : ask_in_turn(question, paths, count, key);
     if (count > 0 && (rc == 0 || question->err->code != 0))
         return rc;
     return ct_error_set(question->err, CT_ENOTFOUND,
@@ -403,7 +422,7 @@ int admin_ask(const struct admin_request *request, struct ct_buf *ret_text, stru
     if (rc == 0 && cfg->launch.rdzv_endpoint[0] != '\0')
         rc = ask_list(&question, cfg->launch.rdzv_endpoint, has_key ? &key : NULL);
     else if (rc == 0)
-        rc = ask_local(&question);
+        rc = ask_local(&question, has_key ? &key : NULL);
     ct_net_key_wipe(&key);
     return rc;
 }

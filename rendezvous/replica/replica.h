@@ -127,9 +127,9 @@ int ct_replica_found_anew(struct ct_replica *replica, uint64_t now_ms, uint64_t 
 int ct_replica_reduce(struct ct_replica *replica, uint64_t now_ms, uint64_t era,
                       const uint64_t *ids, size_t count);
 
-/* Has this replica led, or heard a leader, within the last `ms`? Then it votes: one is removed only
- * when its node is away for longer, or hears of it. */
-bool ct_replica_heard_within(const struct ct_replica *replica, uint64_t now_ms, uint64_t ms);
+/* Does this replica lead, or has a leader had an answer of it that was sent within the last `ms`?
+ * Then it votes: one is removed only when its node is away for longer, or hears of it. */
+bool ct_replica_known_within(const struct ct_replica *replica, uint64_t now_ms, uint64_t ms);
 
 /* Wait until a leader adds this replica. */
 void ct_replica_join(struct ct_replica *replica);

@@ -39,10 +39,10 @@ int ct_replica_reduce(struct ct_replica *replica, uint64_t now_ms, uint64_t era,
     return 0;
 }
 
-bool ct_replica_heard_within(const struct ct_replica *replica, uint64_t now_ms, uint64_t ms)
+bool ct_replica_known_within(const struct ct_replica *replica, uint64_t now_ms, uint64_t ms)
 {
     return replica->role == REPLICA_LEADER ||
-           (replica->heard_ms != 0 && now_ms - CT_MIN(now_ms, replica->heard_ms) < ms);
+           (replica->known_ms != 0 && now_ms - CT_MIN(now_ms, replica->known_ms) < ms);
 }
 
 static bool is_voter(const struct ct_replica *replica)

@@ -237,6 +237,12 @@ void ct_service_on_admin(struct ct_service *service, uint64_t now_ms, struct ct_
         answer_status(service, now_ms, link, m->json != 0);
         return;
     }
+    if (m->verb == CT_ADMIN_TAKEOVER) { /* a holder of the record has it before: holder.h */
+        ct_service_answer(service, link->number, CT_EUNSUPPORTED,
+                          "a job is taken over where ctrun hosts its rendezvous; a ctrund has its "
+                          "journal or its peers");
+        return;
+    }
     struct ct_service_job *job = ct_admin_job(service, link);
     if (job == NULL)
         return;

@@ -25,6 +25,7 @@ enum ct_admin_verb {
     CT_ADMIN_DRAIN,    /* the host leaves at the next step boundary */
     CT_ADMIN_CORDON,   /* no new round takes the host */
     CT_ADMIN_UNCORDON, /* they may again */
+    CT_ADMIN_TAKEOVER, /* of a job whose record's holders are gone: see holder.h */
     CT_ADMIN_VERBS,
 };
 

@@ -2,6 +2,8 @@
  * of each connection says whose it is. */
 #include "rendezvous/service/holder_state.h"
 
+#include "rendezvous/service/admin.h"
+
 #include "base/assert.h"
 #include "base/str.h"
 
@@ -39,14 +41,21 @@ static void begin_event(struct ct_holder *holder, uint64_t now_ms)
     holder->due_ms = holder->read_ms = now_ms + CT_HOLDER_READ_MS;
 }
 
+/* When the one other voter may have been silent for long enough; then now and again. */
+static uint64_t silence_due(const struct ct_holder *holder)
+{
+    uint64_t due_ms = holder->voters[0].heard_ms + holder_silence_ms(holder);
+
+    return due_ms > holder->now_ms ? due_ms : holder->now_ms + holder->election_ms;
+}
+
 static void end_event(struct ct_holder *holder)
 {
     uint64_t now_ms = holder->now_ms, due_ms;
 
     due_ms = holder->changed ? now_ms : CT_MAX(ct_replica_deadline(holder->replica), now_ms);
     if (holder->service == NULL && holder->voter_count == 1)
-        due_ms = CT_MIN(due_ms,
-                        CT_MAX(holder->voters[0].heard_ms + holder_silence_ms(holder), now_ms + 1));
+        due_ms = CT_MIN(due_ms, silence_due(holder));
     holder->due_ms = CT_MAX(due_ms, holder->read_ms);
 }
 
@@ -121,7 +130,7 @@ static int follow(struct ct_holder *holder, const struct ct_msg_voters *voters)
     ct_replica_free(holder->replica);
     holder->replica = anew;
     holder->followed = voters->epoch;
-    holder->changes = false;
+    holder->changes = holder->partial = false;
     holder->voter_count = 0;
     ct_replica_join(anew);
     if (holder->service != NULL)
@@ -197,6 +206,17 @@ static void receive_replica(struct ct_holder *holder, struct ct_holder_conn *con
     io->admit(io->context, conn->peer);
 }
 
+/* An operator of this job, of this version. */
+static bool may_order(const struct ct_holder *holder, const struct ct_holder_conn *conn,
+                      const struct ct_msg_hello *hello)
+{
+    const char *job = hello->job[0] != '\0' ? hello->job : holder->limits.only_job;
+
+    return holder->peers == NULL && hello->protocol == CT_WIRE_PROTOCOL &&
+           strcmp(job, holder->limits.only_job) == 0 &&
+           holder->io.is_for(holder->io.context, conn->peer, job);
+}
+
 /* True: this message is not the service's. */
 static bool receive_hello(struct ct_holder *holder, struct ct_holder_conn *conn,
                           const struct ct_msg_hello *hello)
@@ -207,11 +227,31 @@ static bool receive_hello(struct ct_holder *holder, struct ct_holder_conn *conn,
         return true;
     }
     conn->is_agent = strcmp(hello->role, "agent") == 0;
+    conn->is_admin = strcmp(hello->role, "admin") == 0 && may_order(holder, conn, hello);
     if (holder->service != NULL && conn->link == 0)
         conn->link = ct_service_open(holder->service, conn->peer);
-    if (conn->link == 0)
+    if (conn->link == 0 && !conn->is_admin)
         holder_refuse(holder, conn);
     return conn->link == 0;
+}
+
+static bool is_takeover(const struct ct_message *message)
+{
+    return message->type == CT_MSG_ADMIN && message->admin.verb == CT_ADMIN_TAKEOVER;
+}
+
+static void take_over(struct ct_holder *holder, const struct ct_holder_conn *conn,
+                      const struct ct_msg_admin *order)
+{
+    char text[512];
+    int code = holder_take_over(holder, order->author, text, sizeof text);
+
+    holder->io.send(
+        holder->io.context, conn->peer,
+        &(struct ct_message){
+            .type = CT_MSG_ADMIN_REPLY,
+            .admin_reply = {.code = code, .text = {(unsigned char *)text, strlen(text)}}});
+    holder_update_voters(holder);
 }
 
 static void serve(struct ct_holder *holder, struct ct_holder_conn *conn,
@@ -232,7 +272,11 @@ static void receive(struct ct_holder *holder, struct ct_holder_conn *conn,
     if (message->type == CT_MSG_HELLO && !conn->is_replica &&
         receive_hello(holder, conn, &message->hello))
         return;
-    if (message->type == CT_MSG_OFFER)
+    if (conn->is_admin && is_takeover(message))
+        take_over(holder, conn, &message->admin);
+    else if (conn->is_admin && conn->link == 0 && message->type != CT_MSG_HELLO)
+        holder_refuse(holder, conn);
+    else if (message->type == CT_MSG_OFFER)
         receive_offer(holder, conn, &message->offer);
     else if (!conn->is_replica)
         serve(holder, conn, message);

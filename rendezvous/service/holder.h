@@ -112,6 +112,7 @@ struct ct_holder_conn {
     uint64_t id;     /* its incarnation, folded; 0: no HELLO yet */
     bool is_replica; /* another holder of the record, not a node */
     bool is_agent;   /* a node */
+    bool is_admin;   /* an operator */
     bool offers;     /* a node that could hold it, at `address` */
     char address[CT_REPLICA_ADDRESS_BYTES];
 };
@@ -137,7 +138,8 @@ struct ct_holder {
     uint32_t election_ms, lease_ms;
     bool at_endpoint;
     bool stopped;
-    uint64_t led_by;                        /* the last other leader; 0: none */
+    bool partial;    /* nodes may know of more than this record: it was a minority's */
+    uint64_t led_by; /* the last other leader; 0: none */
     char address[CT_REPLICA_ADDRESS_BYTES]; /* where others reach it */
     enum ct_holder_endpoint endpoint;       /* its connection to where the job's nodes meet */
     bool changes;                           /* a voter is being added or removed */
@@ -206,6 +208,9 @@ uint64_t ct_holder_deadline(const struct ct_holder *holder); /* UINT64_MAX: none
 /* ---- queries -------------------------------------------------------------------------------- */
 
 bool ct_holder_leads(const struct ct_holder *holder);
+
+/* Are all who hold the job's record known to be dead, this one being none of them? */
+bool ct_holder_is_orphan(const struct ct_holder *holder);
 
 /* With peers: append one line: who leads, or what is waited for. */
 void ct_holder_describe(const struct ct_holder *holder, struct ct_buf *out);

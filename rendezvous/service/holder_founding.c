@@ -6,6 +6,9 @@
 #include "rendezvous/service/holder_state.h"
 
 #include "base/assert.h"
+#include "base/number/hash.h"
+
+#include <stdio.h>
 
 uint64_t holder_epoch(const struct ct_holder *holder)
 {
@@ -52,25 +55,137 @@ bool holder_found(struct ct_holder *holder, uint64_t count)
     return true;
 }
 
-static void found_anew(struct ct_holder *holder, const char *why)
+/* With a service that nodes may bring up to date, if others may know of more than this record. */
+static int found_anew(struct ct_holder *holder, bool is_whole, const char *why)
 {
     uint64_t era = new_era(holder, (ct_replica_era(holder->replica) >> 32) + 1);
 
     holder_log(holder, CT_LOG_INFO, "host %s holds the rendezvous alone: %s", holder->host, why);
+    holder->partial = holder->partial || !is_whole;
     if (ct_replica_found_anew(holder->replica, holder->now_ms, era) != 0)
-        return;
+        return CT_ENOMEM;
     if (holder->service != NULL)
         ct_service_raise(holder->service, holder_epoch(holder));
+    return 0;
 }
 
-static bool others_are_dead(const struct ct_holder *holder)
+/* ---- deaths --------------------------------------------------------------------------------- */
+
+/* The ids of those who hold the record and are not known to be dead; how many hold it. */
+static size_t list_living(const struct ct_holder *holder, uint64_t ids[CT_REPLICA_SERVERS],
+                          size_t *ret_living)
 {
-    bool dead = holder->voter_count > 0;
+    struct ct_holder_voters voters;
 
-    for (size_t i = 0; i < holder->voter_count; i++)
-        dead = dead && holder_is_dead(holder, holder->voters[i].id);
-    return dead;
+    holder_list_voters(holder, &voters);
+    *ret_living = 0;
+    for (uint32_t i = 0; i < voters.count; i++)
+        if (voters.list[i].id == holder->id || !holder_is_dead(holder, voters.list[i].id))
+            ids[(*ret_living)++] = voters.list[i].id;
+    return voters.count;
 }
+
+bool ct_holder_is_orphan(const struct ct_holder *holder)
+{
+    uint64_t ids[CT_REPLICA_SERVERS];
+    size_t living;
+
+    return holder->peers == NULL && list_living(holder, ids, &living) > 0 && living == 0;
+}
+
+static bool votes(const struct ct_holder *holder)
+{
+    struct ct_replica_server one;
+
+    for (size_t i = 0; ct_replica_server(holder->replica, i, &one); i++)
+        if (one.id == holder->id)
+            return true;
+    return false;
+}
+
+/* The same era of all that know of the same deaths. */
+static uint64_t era_of_living(const struct ct_holder *holder, const uint64_t *ids, size_t count)
+{
+    uint64_t era = ct_replica_era(holder->replica), sum = era;
+
+    for (size_t i = 0; i < count; i++) /* in any order */
+        sum += ct_mix64(ids[i] ^ era);
+    return ((era >> 32) + 1) << 32 | (uint32_t)sum;
+}
+
+/* No majority lives any more. One that leads has all that anybody was told; others go on with what
+ * they have, if they surely vote still: what only the dead held, nodes may tell. */
+static void go_on_in_minority(struct ct_holder *holder, const uint64_t *ids, size_t living)
+{
+    bool leads = holder->service != NULL;
+
+    if (leads && ct_replica_holds_all(holder->replica, holder->now_ms))
+        (void)found_anew(holder, true, "no majority of the hosts that held it lives");
+    else if (!leads && votes(holder) && living == 1 &&
+             ct_replica_known_within(holder->replica, holder->now_ms, holder->lease_ms))
+        (void)found_anew(holder, false, "the ctrun of each other host that held it is dead");
+    else if (!leads && votes(holder) && living > 1 &&
+             ct_replica_known_within(holder->replica, holder->now_ms, holder->lease_ms)) {
+        holder->partial = true;
+        holder_log(holder, CT_LOG_INFO,
+                   "no majority of the hosts that held the rendezvous lives: %zu go on", living);
+        (void)ct_replica_reduce(holder->replica, holder->now_ms, era_of_living(holder, ids, living),
+                                ids, living);
+    }
+}
+
+void holder_describe_orphan(const struct ct_holder *holder, char *text, size_t room)
+{
+    (void)snprintf(text, room,
+                   "all hosts that held the record of job %s are dead; it goes on when ctrun is "
+                   "started again where the nodes meet",
+                   holder->limits.only_job);
+}
+
+/* An empty record, which this host waited to hold, has ended with all who held it, and nobody will
+ * tell more: where the nodes meet, it is as if this ctrun had just been started. */
+static void begin_as_orphan(struct ct_holder *holder)
+{
+    char text[300];
+
+    if (holder->at_endpoint) {
+        (void)holder_found(holder, (ct_replica_era(holder->replica) >> 32) + 1);
+        return;
+    }
+    holder_describe_orphan(holder, text, sizeof text);
+    holder_log(holder, CT_LOG_WARN, "%s", text);
+}
+
+void holder_go_on_without_dead(struct ct_holder *holder)
+{
+    struct ct_replica_server first;
+    uint64_t ids[CT_REPLICA_SERVERS];
+    size_t living, count = list_living(holder, ids, &living);
+
+    if (!ct_replica_server(holder->replica, 0, &first)) {
+        if (count > 0 && living == 0)
+            begin_as_orphan(holder);
+    } else if (living == 1 && ct_replica_holds_all(holder->replica, holder->now_ms)) {
+        (void)found_anew(holder, true, "the ctrun of each other host that held it is dead");
+    } else if (2 * living <= count && living < count) {
+        go_on_in_minority(holder, ids, living);
+    }
+}
+
+bool holder_succeed(struct ct_holder *holder, uint64_t epoch)
+{
+    uint64_t era;
+
+    if (holder->service == NULL || ct_service_generation(holder->service) > 0)
+        return false;
+    era = new_era(holder, CT_MAX(epoch >> 32, ct_replica_era(holder->replica) >> 32) + 1);
+    if (ct_replica_found_anew(holder->replica, holder->now_ms, era) != 0)
+        return false;
+    ct_service_raise(holder->service, holder_epoch(holder));
+    return true;
+}
+
+/* ---- silence, and an operator's word -------------------------------------------------------- */
 
 void holder_go_on_without_silent(struct ct_holder *holder)
 {
@@ -80,21 +195,53 @@ void holder_go_on_without_silent(struct ct_holder *holder)
         holder->now_ms - holder->voters[0].heard_ms < holder_silence_ms(holder) ||
         !ct_replica_holds_all(holder->replica, holder->now_ms))
         return;
-    found_anew(holder, "the other one has been silent for a lease, and never led");
+    (void)found_anew(holder, true, "the other one has been silent for a lease, and never led");
     if (holder->service != NULL)
         ct_service_node_died(holder->service, holder->now_ms, id);
 }
 
-/* With an empty record, which this host waited to hold, it has ended with all who held it, and
- * nobody will tell more: where the nodes meet, it is as if this ctrun had just been started. */
-void holder_go_on_without_dead(struct ct_holder *holder)
+/* Is somebody known to serve the job? Says who. */
+static bool is_served(const struct ct_holder *holder, char *text, size_t room)
 {
-    struct ct_replica_server first;
+    uint64_t leader = ct_replica_leader(holder->replica);
+    const char *address = NULL;
+    struct ct_holder_voters voters;
 
-    if (!others_are_dead(holder))
-        return;
-    if (!ct_replica_server(holder->replica, 0, &first) && holder->at_endpoint)
-        (void)holder_found(holder, (ct_replica_era(holder->replica) >> 32) + 1);
-    else if (ct_replica_holds_all(holder->replica, holder->now_ms))
-        found_anew(holder, "the ctrun of each other host that held it is dead");
+    holder_list_voters(holder, &voters);
+    for (uint32_t i = 0; i < voters.count; i++)
+        if (voters.list[i].id == leader && leader != holder->id && !holder_is_dead(holder, leader))
+            address = voters.list[i].address;
+    if (holder->service != NULL && ct_service_generation(holder->service) > 0)
+        address = holder->address;
+    if (address != NULL)
+        (void)snprintf(text, room,
+                       "job %s lives, its rendezvous is at %s: nothing is to be taken over",
+                       holder->limits.only_job, address);
+    return address != NULL;
+}
+
+int holder_take_over(struct ct_holder *holder, const char *author, char *text, size_t room)
+{
+    char why[300];
+
+    if (is_served(holder, text, room))
+        return CT_EINUSE;
+    (void)snprintf(why, sizeof why, "%.250s has taken it over", author);
+    if (holder->service != NULL) { /* a founder without a round: nodes bring theirs */
+        holder->partial = true;
+        ct_service_set_rebuild(holder->service, CT_RDZV_REBUILD_OF_ALL);
+        holder_log(holder, CT_LOG_INFO, "host %s takes nodes of any round: %s", holder->host, why);
+    } else if (!votes(holder)) {
+        (void)snprintf(text, room,
+                       "host %s does not hold the record of job %s: give this order on one that "
+                       "does, or start ctrun at its endpoint and give it there",
+                       holder->host, holder->limits.only_job);
+        return CT_ENOTFOUND;
+    } else if (found_anew(holder, false, why) != 0) {
+        (void)snprintf(text, room, "no memory for the record");
+        return CT_ENOMEM;
+    }
+    (void)snprintf(text, room, "the rendezvous of job %s is at host %s now",
+                   holder->limits.only_job, holder->host);
+    return 0;
 }

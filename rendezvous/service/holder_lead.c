@@ -36,14 +36,17 @@ static void describe(const struct ct_holder *holder, const struct ct_holder_vote
     if (voters->count > 2 && leader == 0)
         (void)snprintf(text, room,
                        "the rendezvous of job %s has no leader: %u of the %u hosts that hold its "
-                       "record must hear each other, host %s waits for that",
+                       "record must hear each other, host %s waits for that, or for `ctrun "
+                       "takeover`",
                        job, voters->count / 2 + 1, voters->count, holder->host);
     if (voters->count == 2 && leader == 0 && holder->voter_count == 1)
         (void)snprintf(text, room,
                        "job %s waits for the host at %s, which is silent: of two hosts neither can "
-                       "know that the other is dead. It ends when that host answers, or its ctrun "
-                       "is known to be dead",
+                       "know that the other is dead. It ends when that host answers, when its ctrun "
+                       "is known to be dead, or with `ctrun takeover` here",
                        job, voters->list[voters->list[0].id == holder->id].address);
+    if (ct_holder_is_orphan(holder))
+        holder_describe_orphan(holder, text, room);
 }
 
 void holder_refuse(const struct ct_holder *holder, struct ct_holder_conn *conn)
@@ -102,6 +105,9 @@ static void restore(struct ct_holder *holder)
             0)
             holder_log(holder, CT_LOG_ERROR, "%s is left out: %s", key, err.text);
     ct_service_restored(holder->service, holder_epoch(holder));
+    if (holder->peers == NULL)
+        ct_service_set_rebuild(holder->service, holder->partial ? CT_RDZV_REBUILD_OF_ALL
+                                                                : CT_RDZV_REBUILD_OF_ORPHAN);
 }
 
 static void log_lead(const struct ct_holder *holder, uint64_t term)
@@ -217,6 +223,11 @@ static int put(struct ct_holder *holder, uint64_t number, const char *job, enum 
     return ct_replica_put(holder->replica, holder->now_ms, number, key, record, size);
 }
 
+static bool io_succeed(void *context, uint64_t epoch)
+{
+    return holder_succeed(context, epoch);
+}
+
 static int io_persist(void *context, uint64_t ticket, const void *record, size_t size,
                       bool may_compact)
 {
@@ -263,6 +274,7 @@ void holder_connect_parts(struct ct_holder *holder)
                                .close = io_close,
                                .is_for = io_is_for,
                                .persist = io_persist,
+                               .succeed = holder->peers == NULL ? io_succeed : NULL,
                                .announce = io_announce,
                                .trace = holder->io.trace != NULL ? io_trace : NULL};
 }

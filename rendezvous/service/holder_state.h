@@ -72,7 +72,19 @@ bool holder_found(struct ct_holder *holder, uint64_t count);
 uint64_t holder_silence_ms(const struct ct_holder *holder);
 void holder_go_on_without_silent(struct ct_holder *holder);
 
-/* Somebody was found dead: go on if all others are, and nothing can be lost. */
+/* Somebody was found dead: go on if all others are, and nothing can be lost; or if no majority
+ * lives. */
 void holder_go_on_without_dead(struct ct_holder *holder);
+
+/* What a node waits for when all who held the record are dead. */
+void holder_describe_orphan(const struct ct_holder *holder, char *text, size_t room);
+
+/* Take the place of a rendezvous of `epoch`, of which a node says that all who held it are dead.
+ * False when a round was begun here. */
+bool holder_succeed(struct ct_holder *holder, uint64_t epoch);
+
+/* An operator says that nobody else serves the job: go on with what is held here. 0; CT_EINUSE when
+ * somebody does, CT_ENOTFOUND when nothing is held, CT_ENOMEM; with the sentence. */
+int holder_take_over(struct ct_holder *holder, const char *author, char *text, size_t room);
 
 #endif

@@ -161,6 +161,11 @@ bool ct_rdzv_server_leads(const struct ct_rdzv_server *server)
     return server->replica == NULL || ct_holder_leads(&server->replica->holder);
 }
 
+bool ct_rdzv_server_is_orphan(const struct ct_rdzv_server *server)
+{
+    return server->replica != NULL && ct_holder_is_orphan(&server->replica->holder);
+}
+
 static int init_holder(struct ct_rdzv_server *server, const struct ct_rdzv_replica_options *from,
                        struct ct_error *err)
 {

@@ -79,6 +79,9 @@ void ct_rdzv_server_stop(struct ct_rdzv_server *server, void (*stopped)(void *co
 /* Does it serve? One without a replica always does. */
 bool ct_rdzv_server_leads(const struct ct_rdzv_server *server);
 
+/* Are all who hold the record known to be dead, this server being none of them? */
+bool ct_rdzv_server_is_orphan(const struct ct_rdzv_server *server);
+
 /* The record lives there: wait to be added to its holders, and give up any other. What to offer to
  * the one that leads; valid as long as the server. For servers with a replica. */
 struct ct_msg_offer ct_rdzv_server_follow(struct ct_rdzv_server *server,

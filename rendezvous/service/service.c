@@ -167,6 +167,7 @@ struct ct_service_job *ct_service_add_job(struct ct_service *service, struct ct_
     }
     job->service = service;
     job->core = core;
+    ct_rdzv_set_rebuild(core, service->rebuild);
     struct ct_store_limits limits = {.keys = 0};
     memcpy(limits.hash_key, service->limits.hash_key, sizeof(limits.hash_key));
     job->store = ct_store_new(&limits, on_reply, job);
@@ -362,7 +363,8 @@ static bool is_own(const struct ct_service *service, struct ct_id id)
 /* This service takes the place of a newer one that is no more. */
 static bool may_succeed(struct ct_service *service, uint64_t epoch, bool orphan)
 {
-    return orphan && service->io.succeed != NULL && service->io.succeed(service->io.context, epoch);
+    return (orphan || service->rebuild == CT_RDZV_REBUILD_OF_ALL) && service->io.succeed != NULL &&
+           service->io.succeed(service->io.context, epoch);
 }
 
 /* A node that has followed a newer daemon follows no older one. */

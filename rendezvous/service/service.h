@@ -76,6 +76,9 @@ struct ct_service *ct_service_new(const struct ct_service_limits *limits,
                                   const struct ct_service_io *io, uint64_t epoch);
 void ct_service_free(struct ct_service *service);
 
+/* Whether records of jobs may be rebuilt of what nodes say; CT_RDZV_REBUILD_NEVER at first. */
+void ct_service_set_rebuild(struct ct_service *service, enum ct_rdzv_rebuild rebuild);
+
 /* Replay one record of the journal; when all are replayed, begin with ct_service_restored: the jobs
  * wait for their nodes to come back. CT_EDATA, CT_EPROTOCOL or CT_ELIMIT with the sentence. */
 int ct_service_restore(struct ct_service *service, uint64_t now_ms, const void *record, size_t size,

@@ -90,6 +90,13 @@ void ct_service_node_died(struct ct_service *service, uint64_t now_ms, uint64_t 
         }
 }
 
+void ct_service_set_rebuild(struct ct_service *service, enum ct_rdzv_rebuild rebuild)
+{
+    service->rebuild = rebuild;
+    for (struct ct_service_job *job = service->jobs; job != NULL; job = job->next)
+        ct_rdzv_set_rebuild(job->core, rebuild);
+}
+
 void ct_service_raise(struct ct_service *service, uint64_t epoch)
 {
     service->epoch = epoch;

@@ -69,6 +69,7 @@ struct ct_service_record {
 struct ct_service {
     struct ct_service_limits limits;
     struct ct_service_io io;
+    enum ct_rdzv_rebuild rebuild; /* of jobs' records */
     uint64_t epoch;
     struct ct_service_job *jobs;
     uint32_t job_count;

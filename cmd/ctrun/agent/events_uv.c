@@ -76,6 +76,11 @@ static void on_voters(void *context, const struct ct_msg_voters *voters)
         ct_agent_offer(node->agent, &offer);
 }
 
+static bool is_orphan(void *context)
+{
+    return host_is_orphan(&((const struct node *)context)->host);
+}
+
 static void on_closed(void *context, const struct ct_rdzv_result *result)
 {
     struct node *node = context;
@@ -138,6 +143,7 @@ const struct ct_agent_callbacks node_agent_callbacks = {
     .on_drain = on_drain,
     .on_flight_query = on_flight_query,
     .on_voters = on_voters,
+    .is_orphan = is_orphan,
     .on_closed = on_closed,
     .on_released = on_released,
     .on_link = on_link,

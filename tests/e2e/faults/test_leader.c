@@ -20,12 +20,11 @@ static const struct fleet run = {.name = "run", .steps = STEPS, .words = size};
 /* The same with a batch that five nodes can divide. */
 static const struct fleet of_five = {.name = "run", .steps = STEPS, .batch = 60, .words = size};
 
-/* `nodes` nodes on hosts of their own are at work in round 1. */
-static void start_training(int nodes, struct drill_job *job, pid_t workers[MOST])
+/* `nodes` nodes are at work in round 1, and hold the record. */
+static void start_nodes(int nodes, struct drill_job *job, pid_t workers[MOST])
 {
     char held[64];
 
-    cluster_up(nodes);
     if (job->endpoints == NULL)
         job->endpoints = "10.78.0.1:29400";
     fleet_job(nodes == MOST ? &of_five : &run, job);
@@ -37,6 +36,12 @@ static void start_training(int nodes, struct drill_job *job, pid_t workers[MOST]
     (void)proc_wait_text(drill_proc(0), held, 20);
     for (int i = 0; i < nodes; i++)
         workers[i] = fleet_worker_now(i);
+}
+
+static void start_training(int nodes, struct drill_job *job, pid_t workers[MOST])
+{
+    cluster_up(nodes);
+    start_nodes(nodes, job, workers);
 }
 
 /* SIGKILL of the host; milliseconds until the next step is done. */
@@ -226,4 +231,68 @@ Test(leader, one_of_two_nodes_goes_on_when_the_host_of_the_rendezvous_is_killed)
     finish(1, 2);
     cr_log_info("next step after %.0f ms", next);
     cr_assert_lt(next, 2000, "the next step came after %.0f ms", next);
+}
+
+/* ---- no majority is left -------------------------------------------------------------------- */
+
+Test(leader, the_last_of_three_goes_on_when_the_host_and_another_are_killed_at_once)
+{
+    struct drill_job job = {.nodes = "1:3", .lease = "5s", .restarts = 3};
+    pid_t workers[MOST];
+
+    start_training(NODES, &job, workers);
+    cr_assert_eq(kill(drill_proc(1)->pid, SIGKILL), 0);
+    double next = kill_host();
+    cr_log_info("next step after %.0f ms", next);
+    cr_assert_eq(fleet_worker_now(2), workers[2]);
+    finish(2, NODES);
+}
+
+/* The fourth node, which came last, holds no record. */
+Test(leader, a_node_that_is_left_brings_the_job_to_the_host_that_is_started_again)
+{
+    struct drill_job job = {.nodes = "1:4", .lease = "5s", .restarts = 3, .last_call = "300ms"};
+    const int left = NODES;
+    pid_t workers[MOST];
+    int nodes = left + 1;
+
+    cluster_up(nodes);
+    start_nodes(NODES, &job, workers);
+    (void)drill_node(left, left, &job);
+    proc_until(all_have_workers, &nodes, 20, "a worker on each node");
+    fleet_wait_step(&run, fleet_step(&run) + 20, 20);
+    workers[left] = fleet_worker_now(left);
+    for (int i = 0; i < left; i++)
+        drill_signal(drill_proc(i), SIGKILL);
+    int step = fleet_step(&run);
+    (void)proc_wait_text(drill_proc(left), "are dead; it goes on when ctrun is started again", 20);
+    (void)drill_node(0, 0, &job);
+    fleet_wait_step(&run, step + 20, 20);
+    cr_assert_eq(fleet_worker_now(left), workers[left]);
+    cr_assert_eq(fleet_finish(0, 60), 0, "%s", ct_buf_str(&drill_proc(0)->text));
+    cr_assert_eq(fleet_finish(left, 60), 0, "%s", ct_buf_str(&drill_proc(left)->text));
+    fleet_expect_samples(&run);
+}
+
+Test(leader, of_two_nodes_the_one_that_waits_goes_on_when_an_operator_says_that_the_host_is_gone)
+{
+    struct drill_job job = {.nodes = "1:2", .lease = "2s", .restarts = 3};
+    pid_t workers[MOST];
+    struct proc order;
+    const char *ctrun = proc_program("ctrun");
+
+    start_training(2, &job, workers);
+    cr_assert_neq(e2e_run(&order, ctrun, "takeover", NULL), 0);
+    e2e_said(&order, "nothing is to be taken over");
+    proc_free(&order);
+    cluster_cut(0);
+    drill_signal(drill_proc(0), SIGKILL);
+    (void)proc_wait_text(drill_proc(1), "or with `ctrun takeover` here", 20);
+    int step = fleet_step(&run);
+    cr_assert_eq(e2e_run(&order, ctrun, "takeover", "--reason", "node 0 is gone", NULL), 0);
+    e2e_said(&order, "is at host host1 now");
+    fleet_wait_step(&run, step + 20, 20);
+    cr_assert_eq(fleet_worker_now(1), workers[1]);
+    finish(1, 2);
+    proc_free(&order);
 }

@@ -251,6 +251,13 @@ void hosts_note(struct host *host, const struct ct_message *message)
         on_voters(host, &message->voters);
 }
 
+static bool is_orphan(void *context)
+{
+    const struct host *host = context;
+
+    return host->holds && ct_holder_is_orphan(&host->holder);
+}
+
 static void start_member(struct host *host)
 {
     const struct ct_agent_callbacks callbacks = {
@@ -261,6 +268,7 @@ static void start_member(struct host *host)
         .on_round = on_round,
         .on_closed = on_closed,
         .on_voters = on_voters,
+        .is_orphan = is_orphan,
         .on_link = on_link,
     };
     const struct ct_member_io io = {.context = host,

@@ -36,7 +36,7 @@ static int start_alone(struct host *host, uv_loop_t *loop, const struct job *job
                                              .own = host->id,
                                              .log = log};
     char path[LOCAL_SOCKET_BYTES];
-    int rc = local_socket_path(job->env, path, err);
+    int rc = local_socket_path(job->env, LOCAL_SOCKET_HOST, path, err);
 
     if (rc != 0)
         return rc;
@@ -134,7 +134,7 @@ static int serve(struct host *host, uv_loop_t *loop, const struct job *job,
     options.listen_count = 2;
     options.replica = &replica;
     /* For commands on this machine, if it can be had. */
-    if (local_socket_path(job->env, path, NULL) == 0) {
+    if (local_socket_path(job->env, LOCAL_SOCKET_HOST, path, NULL) == 0) {
         (void)snprintf(local, sizeof local, "unix:%s", path);
         options.listen[options.listen_count++] = local;
     }
@@ -193,8 +193,10 @@ static int start_among(struct host *host, uv_loop_t *loop, const struct job *job
     return 0;
 }
 
-bool host_offer(struct host *host, uv_loop_t *loop, const struct job *job, const struct ct_log *log,
-                const struct ct_msg_voters *voters, struct ct_msg_offer *ret_offer)
+/* Begin to listen as a holder: on a port of its own, for commands on this machine, and at the door.
+ * The latter two are left out when they are not to be had. */
+static void hold(struct host *host, uv_loop_t *loop, const struct job *job,
+                 const struct ct_log *log, const struct ct_msg_voters *voters)
 {
     struct ct_rdzv_server_options options = options_of(host, job, log);
     const struct ct_rdzv_replica_options replica = {
@@ -203,27 +205,41 @@ bool host_offer(struct host *host, uv_loop_t *loop, const struct job *job, const
         .lease_ms = (uint32_t)job->cfg.launch.lease_ms,
         .voters = voters,
     };
-    char own[CT_ENDPOINT_TEXT];
+    char own[CT_ENDPOINT_TEXT], path[LOCAL_SOCKET_BYTES], local[LOCAL_SOCKET_BYTES + 8];
     struct ct_error err = {0};
 
-    if (host->server == NULL) {
-        options.listen[options.listen_count++] = own_port(host, own);
-        options.replica = &replica;
-        if (host->door[0] != '\0')
-            options.listen[options.listen_count++] = host->door;
-        int rc = ct_rdzv_server_start(&host->server, loop, &options, &err);
-        if (rc != 0 && options.listen_count > 1) { /* somebody else may have the door */
-            options.listen_count = 1;
-            rc = ct_rdzv_server_start(&host->server, loop, &options, &err);
-        }
-        host->replicated = rc == 0;
-        if (!host->replicated)
-            ct_log_event(log, CT_LOG_DEBUG, "replica", "this host cannot hold the record: %s",
-                         err.text);
+    options.replica = &replica;
+    options.listen[options.listen_count++] = own_port(host, own);
+    if (local_socket_path(job->env, LOCAL_SOCKET_HOLDER, path, NULL) == 0) {
+        (void)snprintf(local, sizeof local, "unix:%s", path);
+        options.listen[options.listen_count++] = local;
     }
+    if (host->door[0] != '\0')
+        options.listen[options.listen_count++] = host->door;
+    int rc = ct_rdzv_server_start(&host->server, loop, &options, &err);
+    while (rc != 0 && options.listen_count > 1) {
+        options.listen_count--;
+        rc = ct_rdzv_server_start(&host->server, loop, &options, &err);
+    }
+    host->replicated = rc == 0;
+    if (rc != 0)
+        ct_log_event(log, CT_LOG_DEBUG, "replica", "this host cannot hold the record: %s",
+                     err.text);
+}
+
+bool host_offer(struct host *host, uv_loop_t *loop, const struct job *job, const struct ct_log *log,
+                const struct ct_msg_voters *voters, struct ct_msg_offer *ret_offer)
+{
+    if (host->server == NULL)
+        hold(host, loop, job, log, voters);
     if (host->replicated)
         *ret_offer = ct_rdzv_server_follow(host->server, voters);
     return host->replicated;
+}
+
+bool host_is_orphan(const struct host *host)
+{
+    return host->server != NULL && ct_rdzv_server_is_orphan(host->server);
 }
 
 bool host_leads(const struct host *host)

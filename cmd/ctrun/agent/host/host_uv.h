@@ -39,6 +39,9 @@ int host_start(struct host *host, uv_loop_t *loop, const struct job *job, const 
 bool host_offer(struct host *host, uv_loop_t *loop, const struct job *job, const struct ct_log *log,
                 const struct ct_msg_voters *voters, struct ct_msg_offer *ret_offer);
 
+/* Are all who held the job's record dead, as far as this node knows? */
+bool host_is_orphan(const struct host *host);
+
 /* Does the rendezvous of the job run here now? */
 bool host_leads(const struct host *host);
 

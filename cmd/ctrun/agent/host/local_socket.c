@@ -108,10 +108,18 @@ static bool is_left_behind(pid_t owner, const char *path)
     return lstat(path, &status) == 0 && time(NULL) - status.st_mtime > FRESH_S;
 }
 
-/* Walk through the sockets of a folder: those of the dead are removed, those of the living given
- * back behind the first `count`. Returns how many there are then. */
-static size_t walk(const char *folder, char paths[LOCAL_SOCKETS_MAX][LOCAL_SOCKET_BYTES],
-                   size_t count)
+static const char *const endings[] = {".sock", ".held.sock"};
+
+static enum local_socket kind_of(const char *name)
+{
+    return ct_ends_with(name, endings[LOCAL_SOCKET_HOLDER]) ? LOCAL_SOCKET_HOLDER
+                                                            : LOCAL_SOCKET_HOST;
+}
+
+/* Walk through the sockets of a folder: those of the dead are removed, those of the living and of
+ * the kind given back behind the first `count`. Returns how many there are then. */
+static size_t walk(const char *folder, enum local_socket kind,
+                   char paths[LOCAL_SOCKETS_MAX][LOCAL_SOCKET_BYTES], size_t count)
 {
     DIR *dir = is_private(folder) ? opendir(folder) : NULL;
 
@@ -127,14 +135,15 @@ static size_t walk(const char *folder, char paths[LOCAL_SOCKETS_MAX][LOCAL_SOCKE
         bool dead = is_dead(path);
         if (dead && is_left_behind(owner, path))
             (void)unlink(path);
-        else if (!dead && paths != NULL && count < LOCAL_SOCKETS_MAX)
+        else if (!dead && paths != NULL && kind_of(path) == kind && count < LOCAL_SOCKETS_MAX)
             (void)ct_str_copy(paths[count++], LOCAL_SOCKET_BYTES, path);
     }
     (void)closedir(dir);
     return count;
 }
 
-int local_socket_path(char *const *env, char ret_path[LOCAL_SOCKET_BYTES], struct ct_error *err)
+int local_socket_path(char *const *env, enum local_socket kind, char ret_path[LOCAL_SOCKET_BYTES],
+                      struct ct_error *err)
 {
     char folder[FOLDER_BYTES];
     unsigned mark = 0; /* processes of two containers may have one number */
@@ -148,9 +157,9 @@ int local_socket_path(char *const *env, char ret_path[LOCAL_SOCKET_BYTES], struc
                                (mkdir(folder, 0700) == 0 || errno == EEXIST) && is_private(folder)
                          : make_spare(folder);
         if (found) {
-            (void)walk(folder, NULL, 0);
-            (void)snprintf(ret_path, LOCAL_SOCKET_BYTES, "%s/%d.%08x.sock", folder, (int)getpid(),
-                           mark);
+            (void)walk(folder, kind, NULL, 0);
+            (void)snprintf(ret_path, LOCAL_SOCKET_BYTES, "%s/%d.%08x%s", folder, (int)getpid(),
+                           mark, endings[kind]);
             return 0;
         }
         error = errno;
@@ -161,7 +170,8 @@ int local_socket_path(char *const *env, char ret_path[LOCAL_SOCKET_BYTES], struc
                         ct_strerror(-error));
 }
 
-size_t local_socket_find(char *const *env, char ret_paths[LOCAL_SOCKETS_MAX][LOCAL_SOCKET_BYTES])
+size_t local_socket_find(char *const *env, enum local_socket kind,
+                         char ret_paths[LOCAL_SOCKETS_MAX][LOCAL_SOCKET_BYTES])
 {
     char folder[FOLDER_BYTES], last[FOLDER_BYTES] = "";
     size_t count = 0;
@@ -170,9 +180,9 @@ size_t local_socket_find(char *const *env, char ret_paths[LOCAL_SOCKETS_MAX][LOC
         if (!folder_of(env, i, folder) || strcmp(folder, last) == 0)
             continue;
         (void)ct_str_copy(last, sizeof last, folder);
-        count = walk(folder, ret_paths, count);
+        count = walk(folder, kind, ret_paths, count);
     }
     if (!is_private(last) && find_spare(folder)) /* `last` is /tmp's */
-        count = walk(folder, ret_paths, count);
+        count = walk(folder, kind, ret_paths, count);
     return count;
 }

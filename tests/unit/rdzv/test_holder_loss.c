@@ -1,0 +1,162 @@
+/* What becomes of a job when a majority of those who held its record is lost. */
+#include "hosts.h"
+
+#include "rendezvous/service/holder_state.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct hosts *world;
+
+static void set_up(void)
+{
+    world = malloc(sizeof *world);
+}
+
+static void tear_down(void)
+{
+    hosts_deinit(world);
+    free(world);
+}
+
+TestSuite(holder_loss, .init = set_up, .fini = tear_down, .timeout = 60);
+
+static void begin(uint32_t count, uint32_t lowest)
+{
+    hosts_init(world, count, lowest);
+    hosts_run(world, 5000);
+    for (uint32_t i = 0; i < count; i++)
+        cr_assert_neq(world->list[i].round, 0, "host %u is in no round", i);
+}
+
+static uint64_t round_of(uint32_t index)
+{
+    return world->list[index].round;
+}
+
+Test(holder_loss, the_last_of_three_goes_on_when_both_others_die_at_once)
+{
+    begin(3, 1);
+    uint64_t round = round_of(2);
+    hosts_kill(world, 0);
+    hosts_kill(world, 1);
+    hosts_run(world, 2000);
+    cr_assert_eq(hosts_leader(world), 2);
+    hosts_run(world, 10000);
+    cr_assert_gt(round_of(2), round);
+}
+
+Test(holder_loss, the_leader_goes_on_when_both_others_die_at_once)
+{
+    begin(3, 1);
+    uint64_t round = round_of(0);
+    hosts_kill(world, 1);
+    hosts_kill(world, 2);
+    hosts_run(world, 2000);
+    cr_assert_eq(hosts_leader(world), 0);
+    hosts_run(world, 10000);
+    cr_assert_gt(round_of(0), round);
+}
+
+Test(holder_loss, two_of_five_go_on_when_the_leader_and_two_more_die_at_once)
+{
+    begin(5, 2);
+    uint64_t round = round_of(3);
+    hosts_kill(world, 0);
+    hosts_kill(world, 1);
+    hosts_kill(world, 2);
+    hosts_run(world, 3000);
+    cr_assert_gt(hosts_leader(world), 2);
+    hosts_run(world, 15000);
+    cr_assert_gt(round_of(3), round);
+    cr_assert_eq(round_of(3), round_of(4));
+    cr_assert_eq(hosts_voters(world, 3), hosts_voters(world, 4));
+}
+
+Test(holder_loss, one_that_has_not_heard_a_leader_for_a_lease_does_not_go_on_by_itself)
+{
+    begin(3, 1);
+    hosts_cut(world, 2, true);
+    hosts_run(world, HOSTS_LEASE_MS + 500);
+    hosts_kill(world, 0);
+    hosts_kill(world, 1);
+    hosts_cut(world, 2, false);
+    hosts_run(world, 20000);
+    cr_assert_eq(hosts_leader(world), -1, "it may have been replaced meanwhile");
+}
+
+/* Host 4 holds nothing: it was in the job, and knows who did. */
+Test(holder_loss, nodes_bring_their_job_to_the_host_that_starts_again_when_all_who_held_it_are_dead)
+{
+    uint32_t held, left = 0;
+    uint64_t round;
+
+    begin(4, 1);
+    held = hosts_voters(world, 0);
+    while ((held >> left & 1) != 0)
+        left++;
+    cr_assert_lt(left, 4);
+    round = round_of(left);
+    for (uint32_t i = 0; i < 4; i++)
+        if (i != left)
+            hosts_kill(world, i);
+    hosts_run(world, 3000);
+    cr_assert_eq(hosts_leader(world), -1);
+    hosts_start(world, 0);
+    hosts_run(world, 20000);
+    cr_assert_eq(hosts_leader(world), 0);
+    cr_assert_gt(round_of(left), round);
+    cr_assert_eq(round_of(0), round_of(left));
+}
+
+/* ---- an operator's word --------------------------------------------------------------------- */
+
+static int take_over(uint32_t index, char text[512])
+{
+    struct ct_holder *holder = &world->list[index].holder;
+
+    holder->now_ms = world->now_ms;
+    return holder_take_over(holder, "me@here", text, 512);
+}
+
+Test(holder_loss, a_job_that_lives_is_not_taken_over)
+{
+    char text[512];
+
+    begin(3, 2);
+    cr_assert_eq(take_over(0, text), CT_EINUSE);
+    cr_assert_eq(take_over(1, text), CT_EINUSE);
+    cr_assert_str_eq(
+        text, "job job lives, its rendezvous is at 10.0.0.0:1001: nothing is to be taken over");
+    cr_assert_eq(hosts_leader(world), 0);
+}
+
+Test(holder_loss, of_two_the_one_that_waits_goes_on_when_an_operator_says_so)
+{
+    char text[512];
+
+    begin(2, 1);
+    uint64_t round = round_of(1);
+    hosts_cut(world, 1, true);
+    hosts_run(world, 10000);
+    cr_assert_not(ct_holder_leads(&world->list[1].holder));
+    cr_assert_eq(take_over(1, text), 0, "%s", text);
+    cr_assert(ct_holder_leads(&world->list[1].holder));
+    hosts_run(world, 15000);
+    cr_assert_gt(round_of(1), round);
+}
+
+Test(holder_loss, one_that_holds_nothing_cannot_take_over)
+{
+    char text[512];
+    uint32_t left = 0;
+
+    begin(4, 1);
+    while ((hosts_voters(world, 0) >> left & 1) != 0)
+        left++;
+    hosts_cut(world, left, true);
+    hosts_run(world, 10000);
+    cr_assert_eq(take_over(left, text), CT_ENOTFOUND);
+    cr_assert_not_null(strstr(text, "does not hold the record"), "%s", text);
+}
