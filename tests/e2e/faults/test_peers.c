@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 TestSuite(peers, .init = drill_enter, .fini = drill_leave, .timeout = 120);
 
@@ -159,6 +160,54 @@ Test(peers, a_job_goes_on_after_all_three_were_killed_and_started_again)
     cr_assert_eq(drill_metric("ctrun_generation"), 2);
     expect_same_workers(workers);
     expect_next_round(workers[0], 3);
+    finish();
+}
+
+Test(peers, each_is_replaced_in_turn_under_a_running_job)
+{
+    struct drill_job job = {.nodes = "2:3", .lease = "5s", .restarts = 3};
+    pid_t workers[NODES];
+
+    start_training(&job, workers);
+    for (int i = 0; i < PEERS; i++) {
+        drill_signal(peers[i], SIGTERM);
+        cr_assert_eq(proc_finish(peers[i], 10), 0, "%s", ct_buf_str(&peers[i]->text));
+        (void)wait_leader(i);
+        start_again(i);
+        (void)proc_wait_text(peers[i], "the one at", 20);
+    }
+    (void)wait_leader(-1);
+    drill_wait_metric("ctrun_links", NODES, 20);
+    fleet_wait_step(&run, fleet_step(&run) + 20, 20);
+    expect_same_workers(workers);
+    cr_assert_eq(drill_metric("ctrun_generation"), 1);
+    finish();
+}
+
+/* Its files may not grow: as of a disk that is full. */
+static void limit_files(int peer, rlim_t bytes)
+{
+    const struct rlimit limit = {.rlim_cur = bytes, .rlim_max = RLIM_INFINITY};
+
+    cr_assert_eq(prlimit(peers[peer]->pid, RLIMIT_FSIZE, &limit, NULL), 0);
+}
+
+Test(peers, one_that_leads_and_cannot_write_its_journal_gives_way_to_another)
+{
+    struct drill_job job = {.nodes = "2:3", .lease = "5s", .restarts = 3};
+    pid_t workers[NODES];
+
+    start_training(&job, workers);
+    int old = wait_leader(-1);
+    limit_files(old, 1);
+    int step = fleet_step(&run);
+    cr_assert_eq(kill(workers[1], SIGKILL), 0); /* the round that follows is to be kept */
+    (void)proc_wait_text(peers[old], "cannot write", 20);
+    (void)wait_leader(old);
+    drill_wait_metric("ctrun_generation", 2, 20);
+    fleet_wait_step(&run, step + 20, 30);
+    limit_files(old, RLIM_INFINITY);
+    (void)proc_wait_text(peers[old], "the journal can be written again", 20);
     finish();
 }
 
