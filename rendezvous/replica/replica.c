@@ -329,7 +329,7 @@ int ct_replica_found_anew(struct ct_replica *replica, uint64_t now_ms, uint64_t 
 {
     bool led = replica->role == REPLICA_LEADER;
 
-    CT_ASSERT(era != replica->era);
+    CT_ASSERT(era != replica->era && !replica->io.keep); /* who votes on disk is fixed */
     replica->now_ms = now_ms;
     if (!led) {
         replica->term++;
