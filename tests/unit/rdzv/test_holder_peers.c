@@ -361,6 +361,32 @@ Test(holder_peers, the_epoch_grows_with_each_leader_across_a_power_cut)
     }
 }
 
+Test(holder_peers, one_with_a_new_journal_elects_nobody_who_may_lack_what_was_confirmed)
+{
+    size_t leader = (size_t)leader_now(), anew = (leader + 1) % PEERS, other = (leader + 2) % PEERS;
+    struct ct_buf text;
+
+    end(leader);
+    end(anew);
+    ct_buf_clear(&cluster->list[anew].disk);
+    start(anew);
+    run_ms(20000);
+    cr_assert_eq(leader_now(), -1);
+    for (size_t i = 0; i < PEERS; i++) {
+        if (i == leader)
+            continue;
+        ct_buf_init(&text, 0);
+        ct_holder_describe(&cluster->list[i].holder, &text);
+        cr_assert_not_null(strstr(ct_buf_str(&text), "has a new journal"), "%s", ct_buf_str(&text));
+        cr_assert_not_null(strstr(ct_buf_str(&text), addresses[leader]), "%s", ct_buf_str(&text));
+        ct_buf_deinit(&text);
+    }
+    start(leader);
+    run_ms(8000);
+    cr_assert(leader_now() == (int)leader || leader_now() == (int)other);
+    cr_assert(!ct_replica_is_new(cluster->list[anew].holder.replica));
+}
+
 Test(holder_peers, a_leader_that_dies_is_replaced_at_once_and_may_come_back)
 {
     int leader = leader_now();
