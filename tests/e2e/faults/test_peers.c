@@ -240,6 +240,84 @@ Test(peers, one_of_three_publishes_no_round_and_says_what_it_waits_for)
         (void)drill_worker(2, i, 30);
 }
 
+/* ---- rounds --------------------------------------------------------------------------------- */
+
+static bool has_next_round(void *context)
+{
+    const int *generation = context;
+
+    return leader_now() >= 0 && drill_metric("ctrun_generation") > *generation &&
+           drill_metric("ctrun_running") == 1;
+}
+
+Test(peers, one_killed_while_a_round_is_made_never_has_its_number_used_twice)
+{
+    enum { KILLS = 4, PAIR = 2 };
+    struct drill_job job = {.nodes = "2", .lease = "2s", .restarts = 9};
+    pid_t workers[PAIR];
+    int generation = 1;
+
+    start_peers();
+    int leader = wait_leader(-1);
+    job.endpoints = drill_peers();
+    for (int i = 0; i < PAIR; i++)
+        (void)drill_node(i, i, &job);
+    for (int i = 0; i < PAIR; i++)
+        workers[i] = drill_worker(1, i, 20);
+    for (int k = 0; k < KILLS; k++) {
+        char words[48];
+
+        (void)snprintf(words, sizeof words, "round %d is being made", generation + 1);
+        cr_assert_eq(kill(workers[1], SIGKILL), 0);
+        (void)proc_wait_text(peers[leader], words, 10);
+        drill_pass(k * 0.004); /* another phase each time */
+        drill_signal(peers[leader], SIGKILL);
+        int old = leader;
+        proc_until(has_next_round, &generation, 30, "the next round");
+        generation = (int)drill_metric("ctrun_generation");
+        for (int i = 0; i < PAIR; i++)
+            workers[i] = drill_worker(generation, i, 20);
+        start_again(old);
+        (void)proc_wait_text(peers[old], "the one at", 20);
+        leader = wait_leader(-1);
+    }
+    for (int i = 0; i < PAIR; i++)
+        cr_assert(proc_alive(workers[i]));
+    cr_log_info("%d kills, round %d at the end", KILLS, generation);
+}
+
+Test(peers, one_that_leads_and_is_cut_off_is_replaced_and_follows_when_it_is_back)
+{
+    enum { PAIR = 2 };
+    struct drill_job job = {.nodes = "2", .lease = "2s", .restarts = 3};
+    pid_t workers[PAIR];
+
+    cluster_up(PEERS + PAIR);
+    for (int i = 0; i < PEERS; i++)
+        peers[i] = drill_peer(i, PEERS);
+    int old = wait_leader(-1);
+    job.endpoints = drill_peers();
+    for (int i = 0; i < PAIR; i++)
+        (void)drill_node(i, PEERS + i, &job);
+    for (int i = 0; i < PAIR; i++)
+        workers[i] = drill_worker(1, i, 20);
+    double since = proc_now_s();
+    cluster_cut(old);
+    (void)proc_wait_text(peers[old], "must hear each other", 20);
+    (void)wait_leader(old);
+    drill_wait_metric("ctrun_links", PAIR, 20);
+    double back = drill_ms(since);
+    for (int i = 0; i < PAIR; i++)
+        cr_assert(proc_alive(workers[i]));
+    cr_assert_eq(drill_metric("ctrun_generation"), 1);
+    cr_assert_eq(kill(workers[1], SIGKILL), 0);
+    for (int i = 0; i < PAIR; i++)
+        (void)drill_worker(2, i, 20);
+    cluster_restore(old);
+    (void)proc_wait_text(peers[old], "follows the one at", 20);
+    cr_log_info("all agents are at another one after %.0f ms", back);
+}
+
 /* ---- operators ------------------------------------------------------------------------------ */
 
 static int order(struct proc *proc, int peer, const char *verb, const char *host)
