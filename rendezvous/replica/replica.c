@@ -329,7 +329,7 @@ int ct_replica_found_anew(struct ct_replica *replica, uint64_t now_ms, uint64_t 
 {
     bool led = replica->role == REPLICA_LEADER;
 
-    CT_ASSERT(era != replica->era);
+    CT_ASSERT(era != replica->era && !replica->io.keep); /* who votes on disk is fixed */
     replica->now_ms = now_ms;
     if (!led) {
         replica->term++;
@@ -379,7 +379,8 @@ static bool is_sound(const struct ct_message *message)
     struct replica_servers servers;
 
     if (message->type == CT_MSG_SNAPSHOT) {
-        return message->snapshot.servers.count > 0 &&
+        return message->snapshot.last_index < REPLICA_INDEX_LIMIT &&
+               message->snapshot.servers.count > 0 &&
                message->snapshot.servers.count <= CT_REPLICA_SERVERS;
     }
     for (uint32_t i = 0; message->type == CT_MSG_APPEND && i < message->append.entries.count; i++) {

@@ -220,10 +220,11 @@ static int read_base(struct ct_replica *replica, const unsigned char *at, size_t
 {
     struct replica_servers servers;
     struct ct_replica_map map = {0};
-    size_t bytes = size >= BASE_HEAD ? ct_get_le32(at + BASE_HEAD - 4) : SIZE_MAX;
+    size_t bytes = size >= BASE_HEAD ? ct_get_le32(at + BASE_HEAD - 4) : 0;
     int code;
 
-    if (bytes > size - BASE_HEAD || !replica_servers_read(at + BASE_HEAD, bytes, &servers))
+    if (size < BASE_HEAD || ct_get_le64(at + 33) >= REPLICA_INDEX_LIMIT ||
+        bytes > size - BASE_HEAD || !replica_servers_read(at + BASE_HEAD, bytes, &servers))
         return ct_error_set(err, CT_EDATA, "the base of a replica cannot be read");
     if (ct_get_le64(at + 1) != replica->id || ct_get_le64(at + 9) != replica->era)
         return refuse_other(replica, &servers, err);
@@ -246,12 +247,12 @@ static int read_base(struct ct_replica *replica, const unsigned char *at, size_t
 static int read_entry(struct replica_log *log, uint64_t index, const unsigned char **at,
                       size_t *left)
 {
-    size_t size = *left >= ENTRY_HEAD ? ct_get_le32(*at + 9) : SIZE_MAX;
+    size_t size = *left >= ENTRY_HEAD ? ct_get_le32(*at + 9) : 0;
     const unsigned char *data = *at + ENTRY_HEAD;
     struct replica_servers servers;
     uint8_t type;
 
-    if (size > *left - ENTRY_HEAD)
+    if (*left < ENTRY_HEAD || size > *left - ENTRY_HEAD)
         return CT_EDATA;
     type = (*at)[8];
     if (type < REPLICA_PUT || type > REPLICA_LEAD ||

@@ -9,6 +9,9 @@
 
 #include "base/number/rng.h"
 
+/* No log is so long: what names such an entry is none. */
+#define REPLICA_INDEX_LIMIT ((uint64_t)1 << 62)
+
 enum replica_role { REPLICA_FOLLOWER, REPLICA_CANDIDATE, REPLICA_LEADER };
 
 enum replica_entry_type {

@@ -20,6 +20,7 @@ int ct_replica_reduce(struct ct_replica *replica, uint64_t now_ms, uint64_t era,
     struct replica_servers servers, left = {.count = 0};
     uint32_t place = 0;
 
+    CT_ASSERT(!replica->io.keep); /* who votes on disk is fixed */
     replica_voters(replica, &servers);
     for (uint32_t i = 0; i < servers.count; i++)
         for (size_t k = 0; k < count; k++)

@@ -145,6 +145,8 @@ static void on_follow(void *context)
 {
     struct ct_holder *holder = context;
 
+    if (holder->peers != NULL)
+        holder_log(holder, CT_LOG_INFO, "this ctrund leads no longer");
     if (holder->service != NULL)
         holder_drop_service(holder);
 }

@@ -42,10 +42,10 @@ int ct_holder_emit(const struct ct_holder *holder, ct_replica_keep_fn emit, void
 
 /* ---- who leads ------------------------------------------------------------------------------ */
 
-/* The peers that have been silent for a while, as a list. */
-static void list_silent(const struct ct_holder *holder, char *text, size_t room)
+/* The peers that have been silent for a while, as a list; returns how many. */
+static size_t list_silent(const struct ct_holder *holder, char *text, size_t room)
 {
-    size_t used = 0;
+    size_t used = 0, count = 0;
     struct ct_replica_server one;
 
     text[0] = '\0';
@@ -53,35 +53,40 @@ static void list_silent(const struct ct_holder *holder, char *text, size_t room)
         for (size_t k = 0; k < holder->voter_count && used < room; k++) {
             const struct ct_holder_voter *voter = &holder->voters[k];
 
-            if (voter->id == one.id && holder->now_ms - voter->heard_ms >= silence_ms(holder))
-                used += (size_t)snprintf(text + used, room - used, "%s%s", used > 0 ? ", " : "",
-                                         one.address);
+            if (voter->id != one.id || holder->now_ms - voter->heard_ms < silence_ms(holder))
+                continue;
+            used += (size_t)snprintf(text + used, room - used, "%s%s", count > 0 ? ", " : "",
+                                     one.address);
+            count++;
         }
     }
+    return count;
 }
 
 static void describe_unled(const struct ct_holder *holder, char *text, size_t room)
 {
-    size_t count = holder->peers->count;
+    size_t count = holder->peers->count, majority = count / 2 + 1;
     char silent[320];
+    size_t silent_count = list_silent(holder, silent, sizeof silent);
 
-    list_silent(holder, silent, sizeof silent);
     if (ct_replica_is_mute(holder->replica))
         (void)snprintf(text, room,
                        "the ctrund at %s cannot write its journal, and says nothing until it can",
                        holder->address);
-    else if (ct_replica_is_new(holder->replica) && silent[0] != '\0')
-        (void)snprintf(text, room,
-                       "no ctrund leads: the journal of the one at %s is new, so it votes for none "
-                       "that has a record before it was sent that; it has not heard %s",
-                       holder->address, silent);
-    else if (silent[0] != '\0')
+    else if (silent_count == 0)
+        (void)snprintf(text, room, "no ctrund leads yet: the %zu peers elect one", count);
+    else if (count - silent_count < majority)
         (void)snprintf(text, room,
                        "no ctrund leads: %zu of the %zu peers must hear each other, and %s has not "
                        "heard %s",
-                       count / 2 + 1, count, holder->address, silent);
+                       majority, count, holder->address, silent);
     else
-        (void)snprintf(text, room, "no ctrund leads yet: the %zu peers elect one", count);
+        (void)snprintf(text, room,
+                       "no ctrund leads although enough of the peers hear each other: %s has a new "
+                       "journal, and votes for none that has a record before it was sent that; %s, "
+                       "which may have all of it, is not heard",
+                       ct_replica_is_new(holder->replica) ? holder->address : "one of them",
+                       silent);
 }
 
 void holder_describe_peers(const struct ct_holder *holder, char *text, size_t room)

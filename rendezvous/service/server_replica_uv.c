@@ -209,14 +209,14 @@ static int new_links(struct ct_rdzv_server *server, struct ct_error *err)
 {
     struct ct_server_replica *of = server->replica;
     bool has_peers = of->peers.count > 0;
+    const struct ct_id own = {.low = of->peers.list[of->peers.own].id};
     const struct ct_replica_links_options links = {
         .loop = server->loop,
         .clock = server->clock,
         .key = of->has_key ? &of->key : NULL,
         .job = has_peers ? of->peers.name : server->only_job,
         .host = of->host,
-        .incarnation = has_peers ? (struct ct_id){.low = of->peers.list[of->peers.own].id}
-                                 : server->limits.own,
+        .incarnation = has_peers ? own : server->limits.own,
         .context = server,
         .on_died = on_died,
         .returns = has_peers,

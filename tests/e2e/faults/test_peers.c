@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 TestSuite(peers, .init = drill_enter, .fini = drill_leave, .timeout = 120);
 
@@ -162,6 +163,54 @@ Test(peers, a_job_goes_on_after_all_three_were_killed_and_started_again)
     finish();
 }
 
+Test(peers, each_is_replaced_in_turn_under_a_running_job)
+{
+    struct drill_job job = {.nodes = "2:3", .lease = "5s", .restarts = 3};
+    pid_t workers[NODES];
+
+    start_training(&job, workers);
+    for (int i = 0; i < PEERS; i++) {
+        drill_signal(peers[i], SIGTERM);
+        cr_assert_eq(proc_finish(peers[i], 10), 0, "%s", ct_buf_str(&peers[i]->text));
+        (void)wait_leader(i);
+        start_again(i);
+        (void)proc_wait_text(peers[i], "the one at", 20);
+    }
+    (void)wait_leader(-1);
+    drill_wait_metric("ctrun_links", NODES, 20);
+    fleet_wait_step(&run, fleet_step(&run) + 20, 20);
+    expect_same_workers(workers);
+    cr_assert_eq(drill_metric("ctrun_generation"), 1);
+    finish();
+}
+
+/* Its files may not grow: as of a disk that is full. */
+static void limit_files(int peer, rlim_t bytes)
+{
+    const struct rlimit limit = {.rlim_cur = bytes, .rlim_max = RLIM_INFINITY};
+
+    cr_assert_eq(prlimit(peers[peer]->pid, RLIMIT_FSIZE, &limit, NULL), 0);
+}
+
+Test(peers, one_that_leads_and_cannot_write_its_journal_gives_way_to_another)
+{
+    struct drill_job job = {.nodes = "2:3", .lease = "5s", .restarts = 3};
+    pid_t workers[NODES];
+
+    start_training(&job, workers);
+    int old = wait_leader(-1);
+    limit_files(old, 1);
+    int step = fleet_step(&run);
+    cr_assert_eq(kill(workers[1], SIGKILL), 0); /* the round that follows is to be kept */
+    (void)proc_wait_text(peers[old], "cannot write", 20);
+    (void)wait_leader(old);
+    drill_wait_metric("ctrun_generation", 2, 20);
+    fleet_wait_step(&run, step + 20, 30);
+    limit_files(old, RLIM_INFINITY);
+    (void)proc_wait_text(peers[old], "the journal can be written again", 20);
+    finish();
+}
+
 /* ---- without a majority --------------------------------------------------------------------- */
 
 Test(peers, one_of_three_publishes_no_round_and_says_what_it_waits_for)
@@ -189,6 +238,84 @@ Test(peers, one_of_three_publishes_no_round_and_says_what_it_waits_for)
     (void)wait_leader(-1);
     for (int i = 0; i < NODES; i++)
         (void)drill_worker(2, i, 30);
+}
+
+/* ---- rounds --------------------------------------------------------------------------------- */
+
+static bool has_next_round(void *context)
+{
+    const int *generation = context;
+
+    return leader_now() >= 0 && drill_metric("ctrun_generation") > *generation &&
+           drill_metric("ctrun_running") == 1;
+}
+
+Test(peers, one_killed_while_a_round_is_made_never_has_its_number_used_twice)
+{
+    enum { KILLS = 4, PAIR = 2 };
+    struct drill_job job = {.nodes = "2", .lease = "2s", .restarts = 9};
+    pid_t workers[PAIR];
+    int generation = 1;
+
+    start_peers();
+    int leader = wait_leader(-1);
+    job.endpoints = drill_peers();
+    for (int i = 0; i < PAIR; i++)
+        (void)drill_node(i, i, &job);
+    for (int i = 0; i < PAIR; i++)
+        workers[i] = drill_worker(1, i, 20);
+    for (int k = 0; k < KILLS; k++) {
+        char words[48];
+
+        (void)snprintf(words, sizeof words, "round %d is being made", generation + 1);
+        cr_assert_eq(kill(workers[1], SIGKILL), 0);
+        (void)proc_wait_text(peers[leader], words, 10);
+        drill_pass(k * 0.004); /* another phase each time */
+        drill_signal(peers[leader], SIGKILL);
+        int old = leader;
+        proc_until(has_next_round, &generation, 30, "the next round");
+        generation = (int)drill_metric("ctrun_generation");
+        for (int i = 0; i < PAIR; i++)
+            workers[i] = drill_worker(generation, i, 20);
+        start_again(old);
+        (void)proc_wait_text(peers[old], "the one at", 20);
+        leader = wait_leader(-1);
+    }
+    for (int i = 0; i < PAIR; i++)
+        cr_assert(proc_alive(workers[i]));
+    cr_log_info("%d kills, round %d at the end", KILLS, generation);
+}
+
+Test(peers, one_that_leads_and_is_cut_off_is_replaced_and_follows_when_it_is_back)
+{
+    enum { PAIR = 2 };
+    struct drill_job job = {.nodes = "2", .lease = "2s", .restarts = 3};
+    pid_t workers[PAIR];
+
+    cluster_up(PEERS + PAIR);
+    for (int i = 0; i < PEERS; i++)
+        peers[i] = drill_peer(i, PEERS);
+    int old = wait_leader(-1);
+    job.endpoints = drill_peers();
+    for (int i = 0; i < PAIR; i++)
+        (void)drill_node(i, PEERS + i, &job);
+    for (int i = 0; i < PAIR; i++)
+        workers[i] = drill_worker(1, i, 20);
+    double since = proc_now_s();
+    cluster_cut(old);
+    (void)proc_wait_text(peers[old], "must hear each other", 20);
+    (void)wait_leader(old);
+    drill_wait_metric("ctrun_links", PAIR, 20);
+    double back = drill_ms(since);
+    for (int i = 0; i < PAIR; i++)
+        cr_assert(proc_alive(workers[i]));
+    cr_assert_eq(drill_metric("ctrun_generation"), 1);
+    cr_assert_eq(kill(workers[1], SIGKILL), 0);
+    for (int i = 0; i < PAIR; i++)
+        (void)drill_worker(2, i, 20);
+    cluster_restore(old);
+    (void)proc_wait_text(peers[old], "follows the one at", 20);
+    cr_log_info("all agents are at another one after %.0f ms", back);
 }
 
 /* ---- operators ------------------------------------------------------------------------------ */

@@ -3,7 +3,8 @@
  * invariants of the record, checked after every event. Everything follows from a seed.
  *
  * With disks (world_begin) the voters are fixed, and a process that starts again is the replica
- * that it was, with what was on its disk: any of them may be killed, in the midst of a write too. */
+ * that it was, with what was on its disk: any of them may be killed, in the midst of a write too.
+ */
 #ifndef TESTS_REPLICA_WORLD_H
 #define TESTS_REPLICA_WORLD_H
 
