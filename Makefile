@@ -412,8 +412,8 @@ mutants: ## each guard of the rendezvous removed: does the simulator notice? SEE
 	tests/sim/mutants $(or $(SEEDS),10000)
 programs: $(BUILD)/tests/unit_coll ## PROGRAMS=10000 random programs of collectives on each backend (ON=ucx: on one), from seed FIRST=1
 	$(if $(ON),CTRUN_PROGRAMS_ON=$(ON)) CTRUN_PROGRAMS=$(or $(PROGRAMS),10000) CTRUN_PROGRAMS_FIRST=$(or $(FIRST),1) $< --filter 'programs/*'
-soak: $(SOAK) all ## an elastic training under random faults for SECONDS=300, SEED=the time
-	$(SOAK) --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED)) --programs $(BUILD)/bin
+soak: $(SOAK) all ## an elastic training under random faults for SECONDS=300, SEED=the time; LEADERS=1: only who leads is killed
+	$(SOAK) $(if $(LEADERS),--leaders) --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED)) --programs $(BUILD)/bin
 bench: all $(BENCHES) ## the benchmarks against peers (scripts/bench)
 	scripts/bench/all $(BUILD)
 coverage: ## lines that the tests reach

@@ -50,7 +50,9 @@ void soak_pass(int milliseconds)
 /* ---- options -------------------------------------------------------------------------------- */
 
 static const char usage[] =
-    "usage: soak [--seconds N] [--seed N] [--lease SECONDS] [--programs DIR] [--config FILE]\n"
+    "usage: soak [--leaders] [--seconds N] [--seed N] [--lease SECONDS] [--programs DIR]\n"
+    "            [--config FILE]\n"
+    "  --leaders      no daemon: agents hold the record, and only who leads is killed (root)\n"
     "  --seconds N    how long faults are done [300]\n"
     "  --seed N       faults and their times follow from it [the time]\n"
     "  --lease S      of the job [3]\n"
@@ -59,7 +61,10 @@ static const char usage[] =
 
 static bool parse(struct soak *soak, int argc, char **argv)
 {
-    for (int i = 1; i + 1 < argc; i += 2) {
+    int i = 1;
+
+    soak->leaders = i < argc && strcmp(argv[i], "--leaders") == 0;
+    for (i += soak->leaders; i + 1 < argc; i += 2) {
         const char *name = argv[i], *value = argv[i + 1];
         int rc = 0;
 
@@ -78,7 +83,7 @@ static bool parse(struct soak *soak, int argc, char **argv)
         if (rc != 0)
             return false;
     }
-    return argc % 2 == 1;
+    return i == argc;
 }
 
 /* ---- one turn ------------------------------------------------------------------------------- */
@@ -97,7 +102,8 @@ static void tell_last_words(struct soak *soak)
         if (process_runs(soak->cast.nodes[i].agent))
             report_event(soak, "%s (pid %d): %s", soak->cast.nodes[i].agent->name,
                          (int)soak->cast.nodes[i].agent->pid, soak->cast.nodes[i].agent->last);
-    report_event(soak, "%s: %s", cast_daemon(soak)->name, cast_daemon(soak)->last);
+    if (!soak->leaders)
+        report_event(soak, "%s: %s", cast_daemon(soak)->name, cast_daemon(soak)->last);
 }
 
 /* Steps must follow once nothing is done to the job any more. */
@@ -198,7 +204,8 @@ static void run(struct soak *soak)
         disturb(soak, soak_now_s(soak) + WORK_S);
         if (rest(soak)) {
             census_take(soak);
-            (void)cast_order(soak, "status", -1);
+            if (!soak->leaders)
+                (void)cast_order(soak, "status", -1);
         }
         steps_flush(soak);
         soak->faults.last_wall_s = 0;
@@ -264,7 +271,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < 2; i++)
         (void)sigaction(i == 0 ? SIGINT : SIGTERM, &(struct sigaction){.sa_handler = on_signal},
                         NULL);
-    (void)printf("soak: %.0f s, seed %" PRIu64 "\n", soak.seconds, soak.seed);
+    (void)printf("soak: %.0f s, seed %" PRIu64 "%s\n", soak.seconds, soak.seed,
+                 soak.leaders ? ", only leaders are killed" : "");
     if (!set_up(&soak)) {
         report_alarm(&soak, "the job cannot be started");
     } else {
