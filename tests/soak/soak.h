@@ -135,7 +135,7 @@ void cast_watch(struct soak *soak);
 /* A line that was said: an alarm when it must never be. */
 void cast_on_line(void *soak, struct proc *proc, const char *line);
 
-/* ---- leaders.c: a rendezvous inside ctrun ----------------------------------------------------- */
+/* ---- leaders.c: a rendezvous inside ctrun --------------------------------------------------- */
 
 enum { SOAK_ROSTERS = 64, SOAK_ROSTER = 200 };
 
