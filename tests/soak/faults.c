@@ -1,7 +1,7 @@
 /* Which fault comes when, and how it is done and undone. See soak.h.
  *
  * Host 0 is the elder: its agent and its first worker are never killed and never away for longer
- * than the lease, so that leaks have a whole soak to show in; with --leaders it dies as others do. */
+ * than the lease, so that leaks have a whole soak to show in (with --leaders it dies as others). */
 #include "soak.h"
 
 #include "chance.h"
