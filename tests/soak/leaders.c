@@ -1,16 +1,8 @@
 /* Who leads a rendezvous inside ctrun, and the rounds that it published, from what the agents say
- * (--log.level=debug). See soak.h.
- *
- *      this host leads the rendezvous of job soak in term 3       it leads, unless it founded a job
- *      job soak lives: ..., this host joins it                    that was alive elsewhere
- *      job soak: < all ROUND g7 world=8 [host0:0 host3:2 ...]     what a leader has published
- *      round g7: BEGIN g7, 2 live on    spare: 4 of 4 nodes ...   what an agent is */
+ * (tests/lib/cluster/agent_log.h). See soak.h. */
 #include "soak.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 void leaders_forget(struct soak *soak, int host)
 {
@@ -63,45 +55,36 @@ static void begin_round(struct soak *soak, int host, uint64_t generation)
 }
 
 /* A round goes to its members: the same one whoever sends it, and however often. */
-static void publish(struct soak *soak, int host, const char *line)
+static void publish(struct soak *soak, int host, const struct agent_line *line)
 {
-    struct leaders *said = &soak->leaders_said;
     struct cast *cast = &soak->cast;
-    uint64_t generation, world;
-    char roster[SOAK_ROSTER] = "";
 
-    if (sscanf(line, " ROUND g%" SCNu64 " world=%" SCNu64 " [%199[^]]", &generation, &world,
-               roster) != 3)
+    if (!agent_rosters_add(&soak->rosters, line))
+        report_alarm(soak, "agent %d publishes round %" PRIu64 " a second time, with %s", host,
+                     line->generation, line->roster);
+    if ((double)line->generation < cast->generation)
         return;
-    size_t at = generation % SOAK_ROSTERS;
-    if (said->generations[at] == generation && strcmp(said->rosters[at], roster) != 0)
-        report_alarm(soak, "agent %d publishes round %" PRIu64 " a second time: %s, before %s",
-                     host, generation, roster, said->rosters[at]);
-    said->generations[at] = generation;
-    (void)snprintf(said->rosters[at], SOAK_ROSTER, "%s", roster);
-    if ((double)generation < cast->generation)
-        return;
-    cast->generation = (double)generation;
-    cast->world = (double)world;
+    cast->generation = (double)line->generation;
+    cast->world = (double)line->count;
     cast->running = 1;
 }
 
-void leaders_on_line(struct soak *soak, int host, const char *line)
+void leaders_on_line(struct soak *soak, int host, const char *text)
 {
     struct node *node = &soak->cast.nodes[host];
-    const char *at;
+    const struct agent_line line = agent_log_parse(text);
 
-    if (strstr(line, "this host leads the rendezvous of job ") != NULL) {
+    if (line.said == AGENT_LEADS) {
         node->led_s = soak_now_s(soak);
         soak->cast.epoch++;
-    } else if (strstr(line, ", this host joins it") != NULL) {
+    } else if (line.said == AGENT_YIELDS) { /* what it founded was no tenure */
         node->led_s = 0;
         soak->cast.epoch--;
-    } else if (strstr(line, "ctrun: spare: ") != NULL) {
+    } else if (line.said == AGENT_SPARES) {
         node->place = PLACE_SPARE;
-    } else if ((at = strstr(line, "ctrun: round g")) != NULL) {
-        begin_round(soak, host, strtoull(at + strlen("ctrun: round g"), NULL, 10));
-    } else if (strstr(line, ": < ") != NULL && (at = strstr(line, " ROUND g")) != NULL) {
-        publish(soak, host, at);
+    } else if (line.said == AGENT_BEGINS) {
+        begin_round(soak, host, line.generation);
+    } else if (line.said == AGENT_PUBLISHES) {
+        publish(soak, host, &line);
     }
 }

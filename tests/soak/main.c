@@ -218,7 +218,7 @@ static void run(struct soak *soak)
 
 static bool set_up(struct soak *soak)
 {
-    char tmp[SOAK_PATH];
+    char tmp[SOAK_PATH], metrics[SOAK_PATH + 32];
     struct ct_error err = {0};
 
     (void)snprintf(soak->folder, sizeof soak->folder, "/tmp/ctrun-soak-XXXXXX");
@@ -228,6 +228,8 @@ static bool set_up(struct soak *soak)
     (void)snprintf(tmp, sizeof tmp, "%s/tmp", soak->folder);
     if (ct_fs_make_dirs(soak->run, &err) != 0 || ct_fs_make_dirs(tmp, &err) != 0)
         return false;
+    (void)snprintf(metrics, sizeof metrics, "%s/log/metrics.jsonl", soak->run);
+    step_tail_init(&soak->steps.tail, metrics);
     (void)setenv("TMPDIR", tmp, 1);
     (void)setenv("XDG_RUNTIME_DIR", tmp, 1);
     return cast_open(soak);
@@ -236,9 +238,7 @@ static bool set_up(struct soak *soak)
 static void tear_down(struct soak *soak)
 {
     cast_destroy(soak);
-    if (soak->steps.fd >= 0)
-        (void)close(soak->steps.fd);
-    ct_buf_deinit(&soak->steps.text);
+    step_tail_deinit(&soak->steps.tail);
     for (int i = 0; i < FAULT_COUNT; i++)
         free(soak->steps.pauses[i].seconds);
     if (soak->report.alarms == 0)
@@ -265,8 +265,6 @@ int main(int argc, char **argv)
     soak.programs = programs;
     soak.config = config;
     soak.began_s = (double)ct_clock_mono_ns(&ct_clock_system) * 1e-9;
-    soak.steps.fd = -1;
-    ct_buf_init(&soak.steps.text, 0);
     ct_rng_init(&soak.rng, soak.seed);
     for (int i = 0; i < 2; i++)
         (void)sigaction(i == 0 ? SIGINT : SIGTERM, &(struct sigaction){.sa_handler = on_signal},

@@ -15,8 +15,10 @@
 
 #include "base/bytes.h"
 #include "base/number/rng.h"
+#include "cluster/agent_log.h"
 #include "cluster/job.h"
 #include "cluster/procfs.h"
+#include "cluster/step_tail.h"
 #include "cluster/timeline.h"
 
 #include <stdbool.h>
@@ -137,15 +139,8 @@ void cast_on_line(void *soak, struct proc *proc, const char *line);
 
 /* ---- leaders.c: a rendezvous inside ctrun --------------------------------------------------- */
 
-enum { SOAK_ROSTERS = 64, SOAK_ROSTER = 200 };
-
-struct leaders {
-    uint64_t generations[SOAK_ROSTERS]; /* of the rosters, which were published last */
-    char rosters[SOAK_ROSTERS][SOAK_ROSTER];
-};
-
 /* Take what the agent of a host says about the rendezvous: who leads, what was published. */
-void leaders_on_line(struct soak *soak, int host, const char *line);
+void leaders_on_line(struct soak *soak, int host, const char *text);
 
 /* Forget what its agent was; a new one is about to start. */
 void leaders_forget(struct soak *soak, int host);
@@ -183,9 +178,7 @@ struct pauses {
 };
 
 struct steps {
-    int fd;
-    off_t at;
-    struct ct_buf text;
+    struct step_tail tail;
     uint64_t last;       /* the newest step */
     double last_wall_s;  /* when it ended */
     double seen_s;       /* when it was seen */
@@ -278,7 +271,7 @@ struct soak {
     struct hosts hosts; /* from SOAK_HOSTS on they are the daemon's */
     struct job job;
     struct cast cast;
-    struct leaders leaders_said;
+    struct agent_rosters rosters; /* of the last rounds, with --leaders */
     struct faults faults;
     struct steps steps;
     struct census census;
