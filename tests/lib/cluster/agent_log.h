@@ -2,7 +2,7 @@
  * debug (--log.level=debug): who leads, what was published, what the agent is.
  *
  *      this host leads the rendezvous of job x in term 3        AGENT_LEADS
- *      job x lives: its ... is at y, this host joins it         AGENT_YIELDS: it had founded another
+ *      job x lives: its ... is at y, this host joins it         AGENT_YIELDS: it founded another
  *      the record of job x is held by 3 hosts                   AGENT_HOLDERS, count
  *      job x: < all ROUND g7 world=8 [host0:0 host3:2 ...]      AGENT_PUBLISHES, generation, count
  *      job x: checkpoint of step 200 saved                      AGENT_SAVES: a publication counts
