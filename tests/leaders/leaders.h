@@ -35,13 +35,14 @@ struct setting {
     const char *lease;
     const struct hosts *hosts;
     int nodes;
+    bool keep; /* the folders of all trials */
 };
 
 struct member {
     struct proc *agent; /* of the job */
     struct procfs_child worker;
     bool hit;        /* killed, or not among those that go on */
-    double fenced_s; /* from then on it may publish nothing, until it begins a round; 0: it may */
+    double fenced_s; /* from then on it may publish nothing, until it takes part again; 0: it may */
     bool spare;      /* it said so last */
     bool killed;     /* its end is no surprise */
     double led_s;    /* when it began to lead, 0: it does not */
@@ -75,9 +76,11 @@ struct trial {
     uint64_t before;     /* the same at the fault, 0: before it */
     double undone_s;     /* when the fault was undone, 0: not yet */
     double wall_s;       /* of the fault, 0: before it */
+    double settled_s;    /* since when all are at work, 0: they are not */
     bool ending;
     struct step_tail tail;
     uint64_t step;                /* the newest that was seen */
+    uint64_t mark;                /* the newest when steps were waited for */
     uint64_t old_step;            /* the last of the rounds before the fault's */
     double old_wall_s, longest_s; /* its end; the longest time without one since the fault */
     uint64_t next_step;           /* the first of a later round, 0: none yet */
@@ -112,7 +115,7 @@ bool fault_begin(struct trial *trial);
 void watch_turn(struct trial *trial);
 
 /* The same until `condition` holds; false after `seconds`. */
-bool watch_until(struct trial *trial, bool (*condition)(const struct trial *trial), double seconds);
+bool watch_until(struct trial *trial, bool (*condition)(struct trial *trial), double seconds);
 
 void watch_on_line(void *trial, struct proc *proc, const char *line);
 

@@ -19,6 +19,7 @@ static const char usage[] =
     "  --program LIST  ddp, fsdp, script (PyTorch) [ddp]\n"
     "  --times N       of each cell; medians are shown [1]\n"
     "  --lease TIME    of the job [5s]\n"
+    "  --keep yes      the logs of all runs, not only of those in which something is wrong\n"
     "  --programs DIR  where ctrun and ctworker are [build/release/bin]\n"
     "Run it as root, in the root of the sources.\n";
 
@@ -55,6 +56,8 @@ static bool parse(struct setting *setting, struct wishes *wishes, int argc, char
             setting->lease = value;
         else if (strcmp(name, "--programs") == 0)
             setting->programs = value;
+        else if (strcmp(name, "--keep") == 0)
+            setting->keep = strcmp(value, "yes") == 0;
         else if (strcmp(name, "--times") != 0 || ct_parse_u64(value, &wishes->times) != 0 ||
                  wishes->times == 0 || wishes->times > TIMES_MOST)
             return false;

@@ -39,12 +39,12 @@ static const char *const *native_options(const struct trial *trial)
     (void)snprintf(words[1], WORD_BYTES, "--checkpoint.dir=%s/ckpt", trial->folder);
     (void)snprintf(words[2], WORD_BYTES, "--batch.global=%d", batch_of(nodes));
     /* Tiny where the ranks share few cores, else a few milliseconds a step. */
-    (void)snprintf(words[3], WORD_BYTES, "--model.hidden=%s", nodes > FEW_NODES ? "16" : "256");
+    (void)snprintf(words[3], WORD_BYTES, "--model.hidden=%s", nodes > FEW_NODES ? "16" : "256,256");
     for (size_t i = 0; i < CT_COUNT(words); i++)
         list[count++] = words[i];
     list[count++] = "--train.steps=1000000000";
     list[count++] = "--eval.every=1000000000";
-    list[count++] = "--checkpoint.every=50";
+    list[count++] = "--checkpoint.every=100";
     list[count++] = "--log.every=1";
     if (trial->program == PROGRAM_FSDP)
         list[count++] = "--parallel.strategy=fsdp";

@@ -11,10 +11,12 @@
 enum {
     PORT = 29400,
     START_S = 180, /* until all are at work: many ranks share few cores */
-    NEXT_S = 60,   /* until the next step */
+    NEXT_S = 30,   /* until the next step ... */
+    SLOW_S = 90,   /* ... of PyTorch, which is started again */
     BACK_S = 60,   /* until who returns is at work */
     END_S = 60,
-    WARM_STEPS = 60, /* before the fault, and after it */
+    WARM_STEPS = 60, /* before the fault */
+    MORE_STEPS = 20, /* after it */
     HOLDERS_MOST = 5,
 };
 
@@ -90,8 +92,8 @@ static uint64_t holders_of(int nodes)
     return nodes > 2 ? 3 : 2;
 }
 
-/* All are in one round and the record is held by as many as will be. */
-static bool is_at_work(const struct trial *trial)
+/* All are in one round and the record is held by as many as will be ... */
+static bool are_all_in(const struct trial *trial)
 {
     for (int i = 0; i < trial->setting->nodes; i++)
         if (trial->members[i].round == 0 || trial->members[i].round != trial->generation)
@@ -99,15 +101,25 @@ static bool is_at_work(const struct trial *trial)
     return trial->holders == holders_of(trial->setting->nodes) && trial->step >= WARM_STEPS;
 }
 
+/* ... for a second. */
+static bool is_at_work(struct trial *trial)
+{
+    if (!are_all_in(trial))
+        trial->settled_s = 0;
+    else if (trial->settled_s == 0)
+        trial->settled_s = process_now_s();
+    return trial->settled_s != 0 && process_now_s() > trial->settled_s + 1;
+}
+
 /* A fault that ends no round is over when steps follow its undoing. */
-static bool has_next(const struct trial *trial)
+static bool has_next(struct trial *trial)
 {
     return trial->next_step != 0 ||
            (trial->undone_s != 0 && !trial->renewed && process_now_s() > trial->undone_s + 3 &&
             trial->old_wall_s > trial->wall_s + trial->longest_s + 1);
 }
 
-static bool are_back(const struct trial *trial)
+static bool are_back(struct trial *trial)
 {
     for (int i = 0; i < trial->setting->nodes; i++) {
         const struct member *member = &trial->members[i];
@@ -117,12 +129,12 @@ static bool are_back(const struct trial *trial)
     return trial->undone_s != 0;
 }
 
-static bool have_steps(const struct trial *trial)
+static bool have_steps(struct trial *trial)
 {
-    return trial->step > trial->next_step + WARM_STEPS / 3;
+    return trial->step >= trial->mark + MORE_STEPS;
 }
 
-static bool are_over(const struct trial *trial)
+static bool are_over(struct trial *trial)
 {
     for (int i = 0; i < trial->setting->nodes; i++)
         if (!trial->members[i].hit && process_runs(trial->members[i].agent))
@@ -156,9 +168,10 @@ static const char *last_words(const struct trial *trial)
 static void follow(struct trial *trial)
 {
     struct result *result = &trial->result;
+    int next_s = trial->program == PROGRAM_SCRIPT ? SLOW_S : NEXT_S;
 
-    if (!watch_until(trial, has_next, NEXT_S)) {
-        trial_trouble(trial, "no step for %d s after the fault: %s", NEXT_S, last_words(trial));
+    if (!watch_until(trial, has_next, next_s)) {
+        trial_trouble(trial, "no step for %d s after the fault: %s", next_s, last_words(trial));
         return;
     }
     if (trial->next_step == 0)
@@ -169,7 +182,7 @@ static void follow(struct trial *trial)
         else
             result->back_ms = (process_now_s() - trial->undone_s) * 1e3;
     }
-    trial->next_step = trial->next_step != 0 ? trial->step : 0;
+    trial->mark = trial->step;
     if (!watch_until(trial, have_steps, NEXT_S))
         trial_trouble(trial, "no steps followed: %s", last_words(trial));
     count_kept(trial);
@@ -234,7 +247,7 @@ struct result trial_run(const struct setting *setting, enum fault fault, enum pr
         (void)fprintf(stderr, "leaders: %d nodes, %s, %s: %s\n    the logs are in %s\n",
                       setting->nodes, fault_option(fault), program_option(program),
                       trial->result.trouble, trial->folder);
-    else
+    else if (!setting->keep)
         (void)ct_fs_remove_tree(trial->folder);
     result = trial->result;
     free(trial);

@@ -48,6 +48,8 @@ void watch_on_line(void *context, struct proc *proc, const char *text)
     switch (line.said) {
     case AGENT_LEADS:
         member->led_s = process_now_s();
+        if (trial->undone_s != 0) /* all hear it again */
+            member->fenced_s = 0;
         break;
     case AGENT_YIELDS:
         member->led_s = 0;
@@ -164,7 +166,7 @@ void watch_turn(struct trial *trial)
     (void)poll(NULL, 0, TURN_MS);
 }
 
-bool watch_until(struct trial *trial, bool (*condition)(const struct trial *), double seconds)
+bool watch_until(struct trial *trial, bool (*condition)(struct trial *), double seconds)
 {
     double end_s = process_now_s() + seconds;
 
