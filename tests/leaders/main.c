@@ -83,8 +83,8 @@ static void print_times(double *times, int count, char text[64])
     else if (count == 1)
         (void)snprintf(text, 64, "%.0f", times[0]);
     else
-        (void)snprintf(text, 64, "%.0f (%.0f to %.0f)", times[count / 2], times[0],
-                       times[count - 1]);
+        (void)snprintf(text, 64, "%.0f (%.0f to %.0f)",
+                       (times[(count - 1) / 2] + times[count / 2]) / 2, times[0], times[count - 1]);
 }
 
 /* Run a cell some times and print its row; how many runs were not well. */

@@ -176,7 +176,7 @@ static void follow(struct trial *trial)
     }
     if (trial->next_step == 0)
         result->next_ms = trial->longest_s * 1e3;
-    if (fault_is_undone(trial->fault)) {
+    if (fault_is_undone(trial->fault) && trial->renewed) {
         if (!watch_until(trial, are_back, BACK_S))
             trial_trouble(trial, "not all are back %d s after the fault's end", BACK_S);
         else
