@@ -1,6 +1,7 @@
 /* See admin_uv.h. A connection for each question: HELLO and ADMIN in one go, then the answer.
  * Orders ask one rendezvous after the other until one answers; status asks all on this machine at
- * once, for one that is stopped is not to hold up the others. */
+ * once, for one that is stopped is not to hold up the others. One that does not lead says who does,
+ * and is followed there. */
 #include "admin_uv.h"
 
 #include "agent/host/local_socket.h"
@@ -25,6 +26,9 @@ enum {
     CONNECT_MS = 3000,
     GLANCE_MS = 300,
     LOCAL_MS = 3000, /* for all on this machine together */
+    FIND_MS = 5000,  /* until those that hold a record have one that leads */
+    PAUSE_MS = 100,  /* between two looks for it */
+    HOLDERS_BYTES = 16 * CT_ENDPOINT_TEXT,
 };
 
 struct question {
@@ -37,7 +41,8 @@ struct question {
     uint32_t connect_ms, answer_ms;
     int code;
     bool answered;
-    bool partial; /* parts of the answer have come */
+    bool partial;                /* parts of the answer have come */
+    char holders[HOLDERS_BYTES]; /* where one that does not lead says that it is; "": nobody did */
 };
 
 void admin_sign(struct admin_request *request)
@@ -95,11 +100,29 @@ static void receive_part(struct question *question, const struct ct_message *mes
         (void)uv_timer_start(&question->timer, on_late, PART_MS, 0);
 }
 
+/* One that does not lead names all that may, the likeliest first. */
+static void keep_holders(struct question *question, const struct ct_msg_voters *voters)
+{
+    size_t used = 0;
+
+    question->holders[0] = '\0';
+    for (uint32_t i = 0; i < voters->servers.count; i++) {
+        const char *address = voters->servers.data[i].address;
+
+        if (used + strlen(address) + 2 > sizeof question->holders)
+            return;
+        used += (size_t)snprintf(question->holders + used, sizeof question->holders - used, "%s%s",
+                                 used > 0 ? "," : "", address);
+    }
+}
+
 static void on_message(struct ct_conn *conn, const struct ct_message *message)
 {
     struct question *question = ct_conn_user(conn);
 
-    if (message->type == CT_MSG_REFUSE) {
+    if (message->type == CT_MSG_VOTERS)
+        keep_holders(question, &message->voters);
+    else if (message->type == CT_MSG_REFUSE) {
         answer(question,
                ct_error_set(question->err, message->refuse.code, "%s", message->refuse.text));
     } else if (message->type == CT_MSG_ADMIN_REPLY) {
@@ -195,6 +218,25 @@ static int go_round(struct question *question, const char *list, const struct ct
     return rc;
 }
 
+/* Ask the one that leads, if the answer was where to look for it. They may be electing one. */
+static int follow(struct question *question, int rc, const struct ct_key *key)
+{
+    uint64_t until_ns = uv_hrtime() + (uint64_t)FIND_MS * 1000000;
+    char list[HOLDERS_BYTES];
+
+    for (int i = 0; rc == CT_EUNAVAILABLE && question->answered && question->holders[0] != '\0' &&
+                    uv_hrtime() < until_ns;
+         i++) {
+        if (i > 0)
+            uv_sleep(PAUSE_MS);
+        (void)ct_str_copy(list, sizeof list, question->holders);
+        question->holders[0] = '\0';
+        question->answered = false;
+        rc = go_round(question, list, key);
+    }
+    return rc;
+}
+
 /* Most of several daemons do not serve: look at all of them before waiting for any. */
 static int ask_list(struct question *question, const char *list, const struct ct_key *key)
 {
@@ -204,7 +246,9 @@ static int ask_list(struct question *question, const char *list, const struct ct
     if (strchr(list, ',') != NULL)
         rc = go_round(question, list, key);
     question->connect_ms = CONNECT_MS;
-    return question->answered ? rc : go_round(question, list, key);
+    if (!question->answered)
+        rc = go_round(question, list, key);
+    return follow(question, rc, key);
 }
 
 /* An order is for one job: which, when several are hosted here? */

@@ -14,6 +14,7 @@
 #include "net/descriptors.h"
 #include "net/endpoint.h"
 #include "net/http_uv.h"
+#include "rendezvous/service/peers.h"
 #include "rendezvous/service/server_uv.h"
 
 #include <malloc.h>
@@ -38,7 +39,12 @@ struct daemon {
     struct ct_error fenced; /* a newer daemon has taken over */
 };
 
-enum { GOODBYE_MS = 1000, RESERVED = 64, CONNECTIONS = 65536 };
+enum {
+    GOODBYE_MS = 1000,
+    RESERVED = 64,
+    CONNECTIONS = 65536,
+    PEERS_LEASE_MS = 4000, /* a silent one that leads is replaced within half of it */
+};
 
 static void on_late(uv_timer_t *timer)
 {
@@ -178,9 +184,35 @@ static uint32_t connections_allowed(void)
     return ct_descriptors_for_links(RESERVED, CONNECTIONS);
 }
 
+/* What makes this one of several that hold the record together. */
+static int read_peers(const struct ct_ctrund_options *options, struct ct_peers *peers,
+                      struct ct_rdzv_replica_options *replica, struct ct_error *err)
+{
+    static char host[64];
+    int rc = ct_peers_read(peers, options->peers, options->listen, options->listen_count, err);
+    if (rc != 0)
+        return rc;
+    if (options->journal == NULL)
+        return ct_error_set(
+            err, CT_EUSAGE,
+            "--peers needs --journal DIR, a folder of this ctrund alone: a vote that "
+            "it forgot could be given twice");
+    if (options->takeover != NULL && strcmp(options->takeover, "yes") == 0)
+        return ct_error_set(err, CT_EUSAGE,
+                            "--takeover yes and --peers exclude each other: stop this host's "
+                            "ctrund and start the next one, the others serve meanwhile");
+    if (gethostname(host, sizeof(host) - 1) != 0)
+        host[0] = '\0';
+    *replica = (struct ct_rdzv_replica_options){
+        .listener = peers->listener, .host = host, .lease_ms = PEERS_LEASE_MS, .peers = peers};
+    return 0;
+}
+
 static int start(struct daemon *daemon, const struct ct_ctrund_options *options,
                  struct ct_error *err)
 {
+    struct ct_peers peers;
+    struct ct_rdzv_replica_options replica;
     struct ct_rdzv_server_options server = {
         .listen_count = options->listen_count,
         .key_file = options->key_file,
@@ -193,7 +225,11 @@ static int start(struct daemon *daemon, const struct ct_ctrund_options *options,
     };
     for (size_t i = 0; i < options->listen_count; i++)
         server.listen[i] = options->listen[i];
-    int rc = ct_rdzv_server_start(&daemon->server, &daemon->loop, &server, err);
+    int rc = options->peers != NULL ? read_peers(options, &peers, &replica, err) : 0;
+    if (rc != 0)
+        return rc;
+    server.replica = options->peers != NULL ? &replica : NULL;
+    rc = ct_rdzv_server_start(&daemon->server, &daemon->loop, &server, err);
     if (rc != 0)
         return rc;
     if (options->status != NULL) {

@@ -14,6 +14,7 @@ struct ct_ctrund_options {
     size_t listen_count;
     const char *key_file;
     const char *journal;
+    const char *peers;
     const char *takeover;
     const char *port_file;
     const char *status;

@@ -4,19 +4,14 @@
 #include "base/assert.h"
 #include "base/str.h"
 #include "net/conn_uv.h"
-#include "net/endpoint.h"
 #include "net/key.h"
+#include "rendezvous/client/endpoints.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-
-enum {
-    TURN_MS = 1000, /* with several endpoints: how long one is tried */
-    ENDPOINTS = CT_AGENT_ENDPOINTS + 16,
-};
 
 struct ct_agent {
     uv_loop_t *loop;
@@ -25,12 +20,7 @@ struct ct_agent {
     const struct ct_clock *clock;
     struct ct_conn *conn; /* NULL: none */
     bool is_open;
-    struct ct_endpoint endpoints[ENDPOINTS]; /* tried in turn: those given, those learned */
-    size_t endpoint_count;
-    size_t given_count;
-    size_t endpoint_next;
-    size_t tried;                    /* since the member asked for a connection */
-    uint64_t give_up_ms;             /* when it has had time enough for that */
+    struct ct_endpoints endpoints;
     char endpoint[CT_ENDPOINT_TEXT]; /* that is being tried */
     struct ct_key key;
     bool has_key;
@@ -76,13 +66,6 @@ static void on_timer(uv_timer_t *timer)
     rearm(agent);
 }
 
-/* Have holders of the record been named? Then each endpoint is tried once, at once after the one
- * before. */
-static bool knows_others(const struct ct_agent *agent)
-{
-    return agent->endpoint_count > agent->given_count;
-}
-
 /* ---- the connection: callbacks of one that was given up find no agent ---- */
 
 static void on_open(struct ct_conn *conn)
@@ -95,17 +78,10 @@ static void on_open(struct ct_conn *conn)
     rearm(agent);
 }
 
-/* Who holds the record is where the rendezvous may be when the leader is gone: it is last in this
- * list, so that others are asked before. */
-static void take_voters(struct ct_agent *agent, const struct ct_msg_voters *voters)
+static void receive_voters(struct ct_agent *agent, const struct ct_msg_voters *voters)
 {
     const struct ct_member *member = &agent->member;
-    agent->endpoint_count = agent->given_count;
-    for (uint32_t i = 0; i < voters->servers.count && agent->endpoint_count < ENDPOINTS; i++)
-        if (ct_endpoint_parse(voters->servers.data[i].address, -1,
-                              &agent->endpoints[agent->endpoint_count], NULL) == 0)
-            agent->endpoint_count++;
-    agent->endpoint_next = agent->given_count % agent->endpoint_count;
+    ct_endpoints_learn(&agent->endpoints, voters);
     if (voters->epoch != 0 && !member->muted && member->on.on_voters != NULL)
         member->on.on_voters(member->on.context, voters);
 }
@@ -116,7 +92,7 @@ static void on_message(struct ct_conn *conn, const struct ct_message *message)
     if (agent == NULL)
         return;
     if (message->type == CT_MSG_VOTERS)
-        take_voters(agent, &message->voters);
+        receive_voters(agent, &message->voters);
     ct_member_message(&agent->member, now_ms(agent), message);
     rearm(agent);
 }
@@ -129,8 +105,7 @@ static void on_close(struct ct_conn *conn, const struct ct_error *why)
     if (agent == NULL)
         return;
     agent->conn = NULL;
-    if (!agent->is_open && knows_others(agent) && agent->tried < agent->endpoint_count &&
-        dial_next(agent))
+    if (ct_endpoints_go_on(&agent->endpoints, agent->is_open) && dial_next(agent))
         return;
     ct_member_disconnected(&agent->member, now_ms(agent), why);
     rearm(agent);
@@ -165,17 +140,14 @@ static void io_send(void *context, const struct ct_message *message)
 /* False with the reason in connect_error. */
 static bool dial_next(struct ct_agent *agent)
 {
-    const struct ct_endpoint *endpoint = &agent->endpoints[agent->endpoint_next];
-    uint64_t limit_ms = agent->endpoint_count > 1 ? TURN_MS : INT32_MAX;
-    uint64_t now = now_ms(agent);
-    uint64_t left_ms = agent->give_up_ms > now ? agent->give_up_ms - now : 1;
+    struct ct_endpoint_try next = ct_endpoints_next(&agent->endpoints, now_ms(agent));
     struct ct_conn_options options = {
         .from = CT_FROM_SERVER,
         .key = agent->has_key ? &agent->key : NULL,
         .job = agent->run_id,
         .queue_limit = CT_WIRE_VALUE * 2,
-        .connect_ms = (uint32_t)CT_MIN(left_ms, limit_ms),
-        .once = knows_others(agent),
+        .connect_ms = next.connect_ms,
+        .once = next.once,
         .user_timeout_ms = agent->member.options.params.lease_ms,
         .seed = agent->member.options.id.low,
         .source = agent->member.options.source,
@@ -183,11 +155,9 @@ static bool dial_next(struct ct_agent *agent)
     CT_ASSERT(agent->conn == NULL);
     agent->connect_error = (struct ct_error){0};
     agent->is_open = false;
-    agent->tried++;
-    (void)ct_endpoint_print(endpoint, agent->endpoint);
-    agent->endpoint_next = (agent->endpoint_next + 1) % agent->endpoint_count;
-    if (ct_conn_connect(agent->loop, endpoint, &options, &callbacks_of_conn, agent, &agent->conn,
-                        &agent->connect_error) != 0)
+    (void)ct_endpoint_print(next.endpoint, agent->endpoint);
+    if (ct_conn_connect(agent->loop, next.endpoint, &options, &callbacks_of_conn, agent,
+                        &agent->conn, &agent->connect_error) != 0)
         agent->conn = NULL;
     return agent->conn != NULL;
 }
@@ -195,8 +165,7 @@ static bool dial_next(struct ct_agent *agent)
 static void io_connect(void *context, uint64_t give_up_ms)
 {
     struct ct_agent *agent = context;
-    agent->tried = 0;
-    agent->give_up_ms = now_ms(agent) + CT_MIN(give_up_ms, (uint64_t)INT32_MAX);
+    ct_endpoints_begin(&agent->endpoints, now_ms(agent), give_up_ms);
     (void)dial_next(agent);
 }
 
@@ -234,26 +203,10 @@ static int check(const struct ct_agent_options *options, struct ct_error *err)
     return ct_rdzv_params_check(&options->params, err);
 }
 
-/* "a:29400,b:29400" */
-static int parse_endpoints(struct ct_agent *agent, const char *list, struct ct_error *err)
-{
-    int rc = 0;
-    do {
-        char one[CT_ENDPOINT_TEXT];
-        if (agent->endpoint_count == CT_AGENT_ENDPOINTS)
-            return ct_error_set(err, CT_EUSAGE, "an agent can be given %d endpoints",
-                                CT_AGENT_ENDPOINTS);
-        ct_endpoint_next(&list, one);
-        rc = ct_endpoint_parse(one, -1, &agent->endpoints[agent->endpoint_count++], err);
-    } while (rc == 0 && *list != '\0');
-    agent->given_count = agent->endpoint_count;
-    return rc;
-}
-
 static int prepare(struct ct_agent *agent, const struct ct_agent_options *options,
                    const struct ct_agent_callbacks *callbacks, struct ct_error *err)
 {
-    int rc = parse_endpoints(agent, options->endpoint, err);
+    int rc = ct_endpoints_init(&agent->endpoints, options->endpoint, err);
     if (rc == 0 && options->key_file != NULL) {
         rc = ct_net_key_load(options->key_file, &agent->key, err);
         agent->has_key = rc == 0;

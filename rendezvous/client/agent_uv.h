@@ -23,8 +23,6 @@
 
 #include <uv.h>
 
-enum { CT_AGENT_ENDPOINTS = 8 };
-
 struct ct_agent;
 
 /* Start connecting; the first callback comes from the loop. Strings are copied. CT_EUSAGE with the

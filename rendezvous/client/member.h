@@ -98,6 +98,9 @@ struct ct_agent_callbacks {
      * ct_agent_offer, to the leader that has just sent this. NULL: it does not. */
     void (*on_voters)(void *context, const struct ct_msg_voters *voters);
 
+    /* Return whether all who held the job's record are known to be dead. NULL: they are not. */
+    bool (*is_orphan)(void *context);
+
     /* The job is over, for all nodes alike. */
     void (*on_closed)(void *context, const struct ct_rdzv_result *result);
 

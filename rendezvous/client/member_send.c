@@ -55,7 +55,9 @@ void ct_member_send_join(struct ct_member *member)
                  .world_divides = o->params.world_divides,
                  .config_hash = o->params.config_hash,
                  .settings = o->params.settings,
-                 .survivable = o->survivable},
+                 .survivable = o->survivable,
+                 .orphan = member->received > 0 && member->on.is_orphan != NULL &&
+                           member->on.is_orphan(member->on.context)},
     };
     send_message(member, &message);
 }

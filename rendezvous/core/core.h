@@ -183,6 +183,13 @@ struct ct_rdzv_cordon {
 
 /* ---- events ---- */
 
+/* Whether a node may know of a generation that the job's record has not: see rebuild.c. */
+enum ct_rdzv_rebuild {
+    CT_RDZV_REBUILD_NEVER,     /* the record is all there is */
+    CT_RDZV_REBUILD_OF_ORPHAN, /* a record without a round: if the node is an orphan */
+    CT_RDZV_REBUILD_OF_ALL,    /* what a minority held, the others are proven dead */
+};
+
 struct ct_rdzv_join {
     struct ct_id id;
     struct ct_rdzv_params params;
@@ -194,6 +201,7 @@ struct ct_rdzv_join {
     uint64_t promised;  /* highest generation it has promised; 0 at first */
     uint64_t acting;    /* generation it acts in now; 0: none */
     uint64_t over;      /* newest generation that it has given up; 0: none */
+    bool orphan;        /* all who held the job's record are proven dead, as it knows */
     const char *host;
     const char *address;
     const char *role;
@@ -386,13 +394,16 @@ void ct_rdzv_free(struct ct_rdzv *job);
 /* Restore the records of a journal into a new job: the newest of each kind, in this order, then
  * call ct_rdzv_restored. See core_restore.c. */
 void ct_rdzv_restore_reserve(struct ct_rdzv *job, uint64_t generation, uint32_t restarts,
-                             bool charged);
+                             bool charged, bool rebuilt);
 int ct_rdzv_restore_commit(struct ct_rdzv *job, const struct ct_rdzv_roster *roster,
                            uint32_t restarts, struct ct_error *err);
 void ct_rdzv_restore_manifest(struct ct_rdzv *job, const struct ct_rdzv_publication *published);
 void ct_rdzv_restore_cordon(struct ct_rdzv *job, const struct ct_rdzv_cordon *cordon, size_t count);
 void ct_rdzv_restore_close(struct ct_rdzv *job, const struct ct_rdzv_result *result);
 void ct_rdzv_restored(struct ct_rdzv *job);
+
+/* Whether the record may be rebuilt of what nodes say; CT_RDZV_REBUILD_NEVER at first. */
+void ct_rdzv_set_rebuild(struct ct_rdzv *job, enum ct_rdzv_rebuild rebuild);
 
 /* Then: the member whose id folds to `id` has been silent for so long already, as one who held the
  * record beside it says. */

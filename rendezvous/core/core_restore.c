@@ -14,11 +14,12 @@
 enum { GRACE_MS = 5000 }; /* beyond the lease, to find the daemon again */
 
 void ct_rdzv_restore_reserve(struct ct_rdzv *job, uint64_t generation, uint32_t restarts,
-                             bool charged)
+                             bool charged, bool rebuilt)
 {
     job->generation = generation;
     job->restarts = restarts;
     job->charged = charged;
+    job->lost_generation = rebuilt ? generation - 1 : 0;
 }
 
 int ct_rdzv_restore_commit(struct ct_rdzv *job, const struct ct_rdzv_roster *roster,
@@ -35,8 +36,10 @@ int ct_rdzv_restore_commit(struct ct_rdzv *job, const struct ct_rdzv_roster *ros
     memcpy(places, roster->places, roster->count * sizeof(*places));
     job->roster = *roster;
     job->roster.places = places;
-    if (roster->generation == job->generation)
+    if (roster->generation == job->generation) {
         job->charged = false;
+        job->lost_generation = 0;
+    }
     return 0;
 }
 

@@ -3,6 +3,7 @@
  *      core.c      one step               member_index.c      finding and counting members
  *      members.c   joining, leaving       leases.c    liveness
  *      rounds.c    round after round      failures.c  failures and their cost
+ *      rebuild.c   a record that was lost
  *      ranks.c     rank assignment        publish.c   publications
  *      cordon.c    excluded hosts         core_*.c    texts, checks, memory, the journal */
 #ifndef CT_RENDEZVOUS_CORE_STATE_H
@@ -103,6 +104,8 @@ struct ct_rdzv {
     struct ct_rdzv_roster next;   /* being committed */
     uint32_t done_count;          /* places that are done, their members here or gone */
     uint32_t recovered_count;     /* places whose workers hold the base */
+    enum ct_rdzv_rebuild rebuild; /* may the record be? */
+    uint64_t lost_generation;     /* up to here rounds may have been of which only nodes know */
     bool store_lost;              /* the round was committed by an earlier daemon */
 
     uint32_t *order; /* scratch: member numbers, room */
@@ -170,6 +173,11 @@ enum ct_rdzv_pool {
 size_t ct_rdzv_usable(const struct ct_rdzv *job, enum ct_rdzv_pool pool);
 
 /* ---- members.c: who is here ---- */
+
+/* Do not accept `link`; `retry_ms` > 0: it may try again then. */
+void ct_rdzv_refuse(struct ct_rdzv *job, uint64_t link, int code, uint32_t retry_ms,
+                    const char *format, ...) __attribute__((format(printf, 5, 6)));
+
 void ct_rdzv_on_join(struct ct_rdzv *job, const struct ct_rdzv_event *event);
 void ct_rdzv_on_heartbeat(struct ct_rdzv *job, struct ct_rdzv_member *member,
                           const struct ct_rdzv_event *event);
@@ -180,6 +188,12 @@ void ct_rdzv_mark_all_informed(struct ct_rdzv *job);
 
 /* Remove the members whose lease has expired. */
 void ct_rdzv_scan_leases(struct ct_rdzv *job);
+
+/* ---- rebuild.c: a record that was lost ---- */
+
+/* Handle a JOIN of a node that has promised a generation this rendezvous does not know of: rebuild
+ * the record from what the node says, if that is safe. False: it was refused. */
+bool ct_rdzv_rebuild(struct ct_rdzv *job, uint64_t link, const struct ct_rdzv_join *join);
 
 /* ---- leases.c: liveness ---- */
 
@@ -218,6 +232,9 @@ void ct_rdzv_release(struct ct_rdzv *job, struct ct_rdzv_member *member);
 
 /* LOBBY, PAUSED, LAST_CALL: check whether MIN nodes have joined. `newcomer`: one just joined. */
 void ct_rdzv_gather(struct ct_rdzv *job, bool newcomer);
+
+/* Reserve the next generation, and ask those who are in the last round and those who wait. */
+void ct_rdzv_begin(struct ct_rdzv *job, enum ct_rdzv_reason reason, bool at_boundary);
 
 /* End the running round because of `reason`: enter PREPARE of the next, or PAUSED. */
 void ct_rdzv_change(struct ct_rdzv *job, enum ct_rdzv_reason reason, bool at_boundary);

@@ -14,11 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static void refuse(struct ct_rdzv *job, uint64_t link, int code, uint32_t retry_ms,
-                   const char *format, ...) __attribute__((format(printf, 5, 6)));
-
-static void refuse(struct ct_rdzv *job, uint64_t link, int code, uint32_t retry_ms,
-                   const char *format, ...)
+void ct_rdzv_refuse(struct ct_rdzv *job, uint64_t link, int code, uint32_t retry_ms,
+                    const char *format, ...)
 {
     struct ct_rdzv_action *action = ct_rdzv_push(job, CT_RDZV_DO_REFUSE, link);
     action->code = code;
@@ -112,38 +109,40 @@ static bool refused(struct ct_rdzv *job, uint64_t link, const struct ct_rdzv_joi
         size_t size = strlen(names[i].text);
         if (size < names[i].room)
             continue;
-        refuse(job, link, CT_EUSAGE, 0, "the %s %.40s... has %zu bytes: %zu are possible",
-               names[i].what, names[i].text, size, names[i].room - 1);
+        ct_rdzv_refuse(job, link, CT_EUSAGE, 0, "the %s %.40s... has %zu bytes: %zu are possible",
+                       names[i].what, names[i].text, size, names[i].room - 1);
         return true;
     }
     if (join->slots == 0 || join->slots > CT_RDZV_SLOTS_LIMIT) {
-        refuse(job, link, CT_EUSAGE, 0, "host %s offers %u workers: 1 to %d are possible",
-               join->host, join->slots, CT_RDZV_SLOTS_LIMIT);
+        ct_rdzv_refuse(job, link, CT_EUSAGE, 0, "host %s offers %u workers: 1 to %d are possible",
+                       join->host, join->slots, CT_RDZV_SLOTS_LIMIT);
         return true;
     }
     if (join->node_rank >= (int32_t)job->params.nodes_max) {
-        refuse(job, link, CT_EUSAGE, 0,
-               "host %s asks for node rank %d, but the job has at most %u "
-               "nodes, ranks 0 to %u",
-               join->host, join->node_rank, job->params.nodes_max, job->params.nodes_max - 1);
+        ct_rdzv_refuse(job, link, CT_EUSAGE, 0,
+                       "host %s asks for node rank %d, but the job has at most %u "
+                       "nodes, ranks 0 to %u",
+                       join->host, join->node_rank, job->params.nodes_max,
+                       job->params.nodes_max - 1);
         return true;
     }
     struct ct_rdzv_member *holder = ct_rdzv_rank_holder(job, join->node_rank);
     if (holder != NULL) {
-        refuse(job, link, CT_EUSAGE, contest_ms(job, holder),
-               "node rank %d of host %s is already taken by host %s: give each node its own "
-               "--node_rank",
-               join->node_rank, join->host, holder->host);
+        ct_rdzv_refuse(
+            job, link, CT_EUSAGE, contest_ms(job, holder),
+            "node rank %d of host %s is already taken by host %s: give each node its own "
+            "--node_rank",
+            join->node_rank, join->host, holder->host);
         return true;
     }
     /* A spare is of no use to a job of a fixed size that ends with the first failure. */
     bool is_static =
         job->params.nodes_min == job->params.nodes_max && job->params.max_restarts == 0;
     if ((is_static && ct_rdzv_candidates(job) >= job->params.nodes_max) || !ct_rdzv_has_room(job)) {
-        refuse(job, link, CT_ELIMIT, contest_all_ms(job),
-               "job %s already has %zu nodes of %u%s; host %s is one too many", job->name,
-               ct_rdzv_candidates(job), job->params.nodes_max,
-               is_static ? "" : " and as many spares as it keeps", join->host);
+        ct_rdzv_refuse(job, link, CT_ELIMIT, contest_all_ms(job),
+                       "job %s already has %zu nodes of %u%s; host %s is one too many", job->name,
+                       ct_rdzv_candidates(job), job->params.nodes_max,
+                       is_static ? "" : " and as many spares as it keeps", join->host);
         return true;
     }
     return false;
@@ -267,20 +266,14 @@ void ct_rdzv_on_join(struct ct_rdzv *job, const struct ct_rdzv_event *event)
     char differs[512];
     ct_rdzv_contact(job);
     if (terms_differ(job, &join->params, differs, sizeof(differs))) {
-        refuse(job, event->link, CT_ECONFIG, 0,
-               "host %s does not fit job %s: %s; all nodes must "
-               "be started alike",
-               join->host, job->name, differs);
+        ct_rdzv_refuse(job, event->link, CT_ECONFIG, 0,
+                       "host %s does not fit job %s: %s; all nodes must "
+                       "be started alike",
+                       join->host, job->name, differs);
         return;
     }
-    if (join->promised > job->generation) {
-        refuse(job, event->link, CT_EFENCED, 0,
-               "the rendezvous knows job %s up to round %" PRIu64 ", but host %s was in round "
-               "%" PRIu64 " already: the job has ended meanwhile, or the daemon was restarted "
-               "without its journal (ctrund --journal keeps one)",
-               job->name, job->generation, join->host, join->promised);
+    if (join->promised > job->generation && !ct_rdzv_rebuild(job, event->link, join))
         return;
-    }
     struct ct_rdzv_member *member = ct_rdzv_find(job, join->id);
     if (member != NULL && event->seq <= member->seq)
         return;

@@ -111,9 +111,11 @@ static void fill_place(struct ct_rdzv_place *place, const struct ct_rdzv_member 
 
 /* The oldest lineage that is still the job's history: that of the last round, unless one of its
  * members knows that it took no part in a step of it. Each step needs all, so there was none, and
- * what could have been the base of that round still can be one. */
+ * what could have been the base of that round still can be one. Any where the record was lost. */
 static uint64_t oldest_lineage(const struct ct_rdzv *job, uint32_t count)
 {
+    if (job->lost_generation > 0)
+        return 0;
     for (uint32_t i = 0; i < count; i++) {
         const struct ct_rdzv_member *member = &job->members[job->holder[i]];
         bool took_part = member->place >= 0 || member->old_place >= 0;
@@ -130,7 +132,8 @@ static bool may_be_base(const struct ct_rdzv *job, const struct ct_rdzv_member *
 {
     const struct ct_rdzv_publication *published = &job->published;
     const struct ct_rdzv_roster *last = &job->roster;
-    bool is_history = member->lineage >= job->next.oldest && member->lineage <= last->generation;
+    bool is_history = member->lineage >= job->next.oldest &&
+                      member->lineage <= CT_MAX(last->generation, job->lost_generation);
     bool is_last_base =
         last->base_node >= 0 && member->lineage == last->lineage && member->step == last->base_step;
     bool is_published = member->lineage == published->lineage && member->step == published->step;

@@ -57,7 +57,7 @@ static void ask(struct ct_rdzv *job, struct ct_rdzv_member *member)
     ct_rdzv_set_member(job, member, CT_RDZV_PREPARING);
 }
 
-static void begin(struct ct_rdzv *job, enum ct_rdzv_reason reason, bool at_boundary)
+void ct_rdzv_begin(struct ct_rdzv *job, enum ct_rdzv_reason reason, bool at_boundary)
 {
     job->generation++;
     job->reason = reason;
@@ -126,7 +126,7 @@ void ct_rdzv_gather(struct ct_rdzv *job, bool newcomer)
         job->call_until_ms = job->now_ms + p->last_call_ms;
     bool complete = ct_rdzv_candidates(job) >= p->nodes_max || p->nodes_min == p->nodes_max;
     if (complete || job->call_until_ms <= job->now_ms)
-        begin(job, job->roster.generation > 0 ? job->reason : CT_RDZV_REASON_FORM, false);
+        ct_rdzv_begin(job, job->roster.generation > 0 ? job->reason : CT_RDZV_REASON_FORM, false);
 }
 
 /* ---- PREPARE ---- */
@@ -283,6 +283,7 @@ static void start_round(struct ct_rdzv *job)
     job->other_count = 0;
     job->running_since_ms = job->now_ms;
     job->store_lost = false;
+    job->lost_generation = 0;
     job->leave_until_ms = job->leavers > 0 ? job->now_ms + job->params.prepare_ms : UINT64_MAX;
     ct_rdzv_push(job, CT_RDZV_DO_ROUND, CT_RDZV_ALL)->generation = job->roster.generation;
     ct_rdzv_announce(job, "round %" PRIu64 " runs with %u nodes, %u ranks", job->roster.generation,
@@ -373,7 +374,7 @@ void ct_rdzv_change(struct ct_rdzv *job, enum ct_rdzv_reason reason, bool at_bou
     if (job->verdict_ms != UINT64_MAX) /* it is to end: there is no other round to wait for */
         ct_rdzv_conclude(job);
     else if (ct_rdzv_usable(job, CT_RDZV_POOL_ALL) >= job->params.nodes_min)
-        begin(job, reason, at_boundary);
+        ct_rdzv_begin(job, reason, at_boundary);
     else
         pause(job, reason);
 }

@@ -31,6 +31,14 @@ struct ct_replica *ct_replica_new(const struct ct_replica_options *options)
     replica->deadline_ms = UINT64_MAX;
     replica->campaign_ms = UINT64_MAX;
     memcpy(replica->address, options->address, strlen(options->address) + 1);
+    CT_ASSERT(options->voter_count <= CT_REPLICA_SERVERS);
+    for (size_t i = 0; i < options->voter_count; i++) {
+        struct replica_server *server = &replica->log.base_servers.list[i];
+
+        server->id = options->voters[i].id;
+        memcpy(server->address, options->voters[i].address, sizeof server->address);
+    }
+    replica->log.base_servers.count = (uint32_t)options->voter_count;
     ct_rng_init(&replica->rng, options->seed ^ options->id);
     return replica;
 }
@@ -56,7 +64,8 @@ struct ct_wire_replica_sender replica_sender(const struct ct_replica *replica, u
 void replica_send(struct ct_replica *replica, uint64_t to, const char *address,
                   const struct ct_message *message)
 {
-    replica->io.send(replica->io.context, to, address, message);
+    if (replica_keep(replica))
+        replica->io.send(replica->io.context, to, address, message);
 }
 
 /* ---- committing ---- */
@@ -154,6 +163,7 @@ static bool take_entry(struct ct_replica *replica, uint64_t index,
         if (index <= replica->committed)
             return false; /* no leader sends this */
         replica_log_cut(log, index);
+        replica_unkeep(replica, index);
     }
     return replica_log_append(log, entry->term, (enum replica_entry_type)entry->type,
                               entry->data.data, entry->data.size, 0) != 0;
@@ -208,6 +218,7 @@ static bool take_snapshot(struct ct_replica *replica, const struct ct_msg_snapsh
     replica->map = map;
     replica->committed = snapshot->last_index;
     replica_log_replace(&replica->log, snapshot->last_index, snapshot->last_term, &servers);
+    replica->kept.base = false;
     return true;
 }
 
@@ -270,6 +281,8 @@ static bool is_complete(const struct ct_replica *replica)
 
 static void report(struct ct_replica *replica)
 {
+    if (!replica_keep(replica) && replica->role == REPLICA_LEADER)
+        replica_follow(replica, replica->term, 0); /* another leads, whose disk works */
     report_puts(replica);
     if (replica->changed) {
         replica->changed = false;
@@ -429,9 +442,10 @@ void ct_replica_tick(struct ct_replica *replica, uint64_t now_ms)
 
 uint64_t ct_replica_deadline(const struct ct_replica *replica)
 {
-    /* A leader that votes alone commits in its next tick. */
-    return replica->peer_count == 0 && replica->role == REPLICA_LEADER &&
-                   replica->committed < replica_log_last(&replica->log)
+    /* A leader that votes alone commits in its next tick, a mute one steps down. */
+    return replica->role == REPLICA_LEADER &&
+                   (replica->mute || (replica->peer_count == 0 &&
+                                      replica->committed < replica_log_last(&replica->log)))
                ? replica->now_ms
                : CT_MIN(replica->deadline_ms, replica->campaign_ms);
 }
@@ -455,6 +469,20 @@ static bool make_room_for_failure(struct ct_replica *replica)
     return true;
 }
 
+/* May `key` be set to an entry of `bytes`, when all that is not committed yet will have been? What
+ * it replaces is not counted against it. */
+static bool fits_map(const struct ct_replica *replica, const char *key, size_t bytes)
+{
+    const struct ct_replica_map_entry *old = ct_replica_map_find(&replica->map, key);
+    size_t needed = ct_replica_map_bytes(&replica->map) + 4 + bytes;
+
+    for (uint64_t i = replica->committed + 1; i <= replica_log_last(&replica->log); i++)
+        needed += replica_log_at(&replica->log, i)->size;
+    if (old)
+        needed -= 4 + ct_replica_entry_bytes(key, old->value.size);
+    return needed <= CT_REPLICA_MAP_BYTES && (old || replica->map.count < CT_REPLICA_KEYS);
+}
+
 int ct_replica_put(struct ct_replica *replica, uint64_t now_ms, uint64_t number, const char *key,
                    const void *value, size_t size)
 {
@@ -467,8 +495,7 @@ int ct_replica_put(struct ct_replica *replica, uint64_t now_ms, uint64_t number,
     if (!replica->serves || replica->role != REPLICA_LEADER)
         return CT_EFENCED;
     if (strlen(key) >= CT_REPLICA_KEY_BYTES || size > CT_WIRE_ENTRY_BYTES / 2 ||
-        (value && replica->map.count >= CT_REPLICA_KEYS &&
-         !ct_replica_map_find(&replica->map, key)))
+        (value && !fits_map(replica, key, bytes)))
         return CT_ELIMIT;
     data = make_room_for_failure(replica) ? malloc(bytes) : NULL;
     if (!data)
@@ -487,6 +514,11 @@ int ct_replica_put(struct ct_replica *replica, uint64_t now_ms, uint64_t number,
 bool ct_replica_leads(const struct ct_replica *replica)
 {
     return replica->serves;
+}
+
+bool ct_replica_is_mute(const struct ct_replica *replica)
+{
+    return replica->mute;
 }
 
 uint64_t ct_replica_term(const struct ct_replica *replica)

@@ -5,11 +5,14 @@
  *
  * Agreement is Raft (Ongaro, "Consensus: bridging theory and practice", Stanford 2014): terms,
  * votes, a replicated log, voters that change one at a time (section 4.1), a vote before the vote
- * (9.6), snapshots. The README says why it is no library. A process that starts again is a new
- * replica with a new id, so nothing needs a disk: no replica ever forgets a vote that it gave.
+ * (9.6), snapshots. The README says why it is no library. No replica may forget a vote that it gave
+ * or an entry that it confirmed. Without `keep`, a process that starts again is a new replica with
+ * a new id. With it, term, vote and log are kept before any message that depends on them is sent,
+ * and a process that starts again is the replica that it was; while nothing can be kept it is mute,
+ * and leads nobody.
  *
- *      joined ----> FOLLOWER <----> CANDIDATE ----> LEADER
- *      founded ------------------------------------^
+ *      joined, begun ----> FOLLOWER <----> CANDIDATE ----> LEADER
+ *      founded -------------------------------------------^
  *
  * Only the leader's puts are accepted. A leader serves from `on_lead` on: by then its map holds
  * every put that a leader before it confirmed to anybody. It stops at `on_follow`; what it had put
@@ -39,10 +42,14 @@ enum {
     CT_REPLICA_ADDRESS_BYTES = 256, /* with the terminator */
     CT_REPLICA_KEY_BYTES = 256,     /* likewise */
     CT_REPLICA_KEYS = 8192,
+    CT_REPLICA_MAP_BYTES = CT_WIRE_VALUE_BYTES - 8192, /* of all: what SNAPSHOT can carry */
     CT_REPLICA_ALONE = 4, /* elections' times, see ct_replica_holds_all */
 };
 
 struct ct_replica;
+
+/* Take a record: 0, or a negative code. */
+typedef int (*ct_replica_keep_fn)(void *context, const void *record, size_t size);
 
 struct ct_replica_io {
     void *context;
@@ -65,6 +72,15 @@ struct ct_replica_io {
     /* The change of the voters that was begun is over: 0; CT_ETIMEOUT when the new voter did not
      * take the log in time; CT_EFENCED when this replica led no longer; CT_ENOMEM. */
     void (*on_changed)(void *context, int code);
+
+    /* Keep a record durably, behind those before; after a failure, all of ct_replica_emit first. It
+     * may call nothing of the replica but ct_replica_emit. NULL: nothing outlives the process. */
+    ct_replica_keep_fn keep;
+};
+
+struct ct_replica_server {
+    uint64_t id;
+    char address[CT_REPLICA_ADDRESS_BYTES];
 };
 
 struct ct_replica_options {
@@ -74,11 +90,15 @@ struct ct_replica_options {
     uint64_t seed;        /* of the election times */
     uint32_t election_ms; /* without a leader's message, times 1 to 2, to an election; 0: 1000 */
     uint64_t now_ms;
-    const struct ct_replica_io *io; /* outlives the replica */
+    const struct ct_replica_io *io; /* copied */
+
+    /* Who votes from the start, for ct_replica_begin: each is given the same list; copied. */
+    const struct ct_replica_server *voters;
+    size_t voter_count; /* 0: ct_replica_found or ct_replica_join says */
 };
 
-/* A replica with an empty map that leads nobody yet: call ct_replica_found or ct_replica_join. NULL
- * without memory. */
+/* A replica with an empty map that leads nobody yet: call ct_replica_found, ct_replica_join or
+ * ct_replica_begin. NULL without memory. */
 struct ct_replica *ct_replica_new(const struct ct_replica_options *options);
 void ct_replica_free(struct ct_replica *replica); /* NULL: nothing */
 
@@ -100,8 +120,39 @@ bool ct_replica_holds_all(struct ct_replica *replica, uint64_t now_ms);
  * ct_replica_holds_all, or an operator, says that nothing is lost. 0 or CT_ENOMEM. */
 int ct_replica_found_anew(struct ct_replica *replica, uint64_t now_ms, uint64_t era);
 
+/* So many voters are known to be dead that the living ones, `ids`, are no majority: from now on they
+ * are the voters, of `era`, and elect one of them. Each of them must do this, with the same ids and
+ * era, so there are never two. What only the dead held is lost. 0; CT_EFENCED: this replica leads,
+ * or is none of them. */
+int ct_replica_reduce(struct ct_replica *replica, uint64_t now_ms, uint64_t era,
+                      const uint64_t *ids, size_t count);
+
+/* Has this replica led, or heard a leader, within the last `ms`? Then it votes: one is removed only
+ * when its node is away for longer, or hears of it. */
+bool ct_replica_heard_within(const struct ct_replica *replica, uint64_t now_ms, uint64_t ms);
+
 /* Wait until a leader adds this replica. */
 void ct_replica_join(struct ct_replica *replica);
+
+/* Before ct_replica_begin: read what was kept, record by record in its order. 0; CT_EDATA with the
+ * sentence for what is no record, does not follow, or is another replica's; CT_ENOMEM. */
+int ct_replica_restore(struct ct_replica *replica, const void *record, size_t size,
+                       struct ct_error *err);
+
+/* Emit the records that replace all that was kept: those of a new file. 0, CT_ENOMEM, or the code
+ * of `emit`, which ends it. */
+int ct_replica_emit(const struct ct_replica *replica, ct_replica_keep_fn emit, void *context);
+
+/* Begin as one of the voters of the options, with what was restored; all of ct_replica_emit is
+ * kept. They elect one. */
+void ct_replica_begin(struct ct_replica *replica);
+
+/* Return whether its disk holds nothing yet. Until a leader has sent it the record, such a replica
+ * votes for none that has one: it cannot know that it never confirmed anything. */
+bool ct_replica_is_new(const struct ct_replica *replica);
+
+/* Return whether something could not be kept, and so nothing is sent. */
+bool ct_replica_is_mute(const struct ct_replica *replica);
 
 /* A message of another replica came. Others than those of replicas, of another era or for another
  * replica are ignored. */
@@ -116,7 +167,8 @@ uint64_t ct_replica_deadline(const struct ct_replica *replica); /* when ct_repli
 void ct_replica_died(struct ct_replica *replica, uint64_t now_ms, uint64_t id);
 
 /* Set `key` to `size` bytes, or forget it (`value` NULL); on_put tells with `number` (not 0). 0;
- * CT_EFENCED when this replica does not lead; CT_ELIMIT for what is too long; CT_ENOMEM. */
+ * CT_EFENCED when this replica does not lead; CT_ELIMIT for what is too long, or more than the map
+ * may hold; CT_ENOMEM. */
 int ct_replica_put(struct ct_replica *replica, uint64_t now_ms, uint64_t number, const char *key,
                    const void *value, size_t size);
 
@@ -131,11 +183,6 @@ int ct_replica_remove(struct ct_replica *replica, uint64_t now_ms, uint64_t id);
 int ct_replica_yield(struct ct_replica *replica, uint64_t now_ms, uint64_t id);
 
 /* ---- queries ---- */
-
-struct ct_replica_server {
-    uint64_t id;
-    char address[CT_REPLICA_ADDRESS_BYTES];
-};
 
 bool ct_replica_leads(const struct ct_replica *replica); /* from on_lead to on_follow */
 uint64_t ct_replica_term(const struct ct_replica *replica);

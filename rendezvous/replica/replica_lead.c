@@ -59,7 +59,7 @@ static void send_snapshot(struct ct_replica *replica, struct replica_peer *peer,
 
     if (peer->snapshot_ms && replica->now_ms < peer->snapshot_ms + replica->election_ms)
         return; /* it is under way */
-    data = bytes <= CT_WIRE_VALUE_BYTES - 8192 ? malloc(bytes + 1) : NULL;
+    data = malloc(bytes + 1);
     if (!data)
         return;
     ct_replica_map_write(&replica->map, data);
@@ -127,6 +127,8 @@ void replica_lead_send(struct ct_replica *replica, bool heartbeat)
     struct replica_servers servers;
 
     update_peers(replica, &servers);
+    if (!replica_keep(replica))
+        return;
     for (uint32_t i = 0; i < replica->peer_count; i++) {
         struct replica_peer *peer = &replica->peers[i];
         const char *address = address_of(replica, &servers, peer->id);
@@ -152,7 +154,7 @@ static uint64_t held_by_majority(struct ct_replica *replica)
         uint64_t id = servers.list[i].id, held;
         uint32_t at = count++;
 
-        held = id == replica->id ? replica_log_last(&replica->log) : peer_of(replica, id)->match;
+        held = id == replica->id ? replica_kept_index(replica) : peer_of(replica, id)->match;
         for (; at > 0 && match[at - 1] < held; at--)
             match[at] = match[at - 1];
         match[at] = held;
@@ -321,8 +323,15 @@ int ct_replica_yield(struct ct_replica *replica, uint64_t now_ms, uint64_t id)
 
 void replica_lead_begin(struct ct_replica *replica)
 {
-    uint64_t first = replica_log_append(&replica->log, replica->term, REPLICA_LEAD, NULL, 0, 0);
+    struct replica_servers servers;
+    uint64_t first;
 
+    replica_voters(replica, &servers);
+    first = replica_log_append(&replica->log, replica->term, REPLICA_LEAD, NULL, 0, 0);
+    if (first != 0 && replica->left.count > 0) { /* for those who come later */
+        replica->left.count = 0;
+        first = append_servers(replica, &servers);
+    }
     if (first == 0) { /* no memory: another shall lead */
         replica_follow(replica, replica->term, 0);
         return;
@@ -369,6 +378,12 @@ void replica_lead_answer(struct ct_replica *replica, const struct ct_msg_appende
         peer->streams = true;
         peer->waits = false;
         commit_what_is_held(replica);
+    } else if (answer->last_index < peer->match) { /* its disk is a new one */
+        peer->match = 0;
+        peer->next = answer->last_index + 1;
+        peer->streams = false;
+        peer->waits = false;
+        peer->snapshot_ms = 0;
     } else if (answer->previous_index > peer->match &&
                (peer->streams || answer->previous_index == peer->next - 1)) {
         /* what was sent meanwhile will be rejected too: those answers are too late to count */

@@ -1,5 +1,6 @@
 /* A replica from inside. replica.c: events, and what a follower does; replica_vote.c: elections;
- * replica_lead.c: what a leader does; replica_log.c: the log, and who votes. */
+ * replica_lead.c: what a leader does; replica_log.c: the log, and who votes; replica_keep.c: what
+ * is on disk. */
 #ifndef CT_RENDEZVOUS_REPLICA_REPLICA_STATE_H
 #define CT_RENDEZVOUS_REPLICA_REPLICA_STATE_H
 
@@ -57,6 +58,14 @@ struct replica_peer {
     uint64_t snapshot_ms; /* when the last snapshot was sent; 0: none */
 };
 
+/* What is on record of a replica that keeps one. */
+struct replica_kept {
+    uint64_t term, voted_for;
+    uint64_t index; /* entries up to here are there as they are in the log */
+    uint64_t last;  /* entries up to here are there, in any form */
+    bool base;      /* all before the log is there */
+};
+
 struct ct_replica {
     struct ct_replica_io io;
     uint64_t id;
@@ -98,9 +107,17 @@ struct ct_replica {
     bool changed;          /* on_changed is to be called with change_code */
     int change_code;
 
+    struct replica_kept kept;
+    bool mute; /* it could not be kept: tried again from `keep_again_ms` on */
+    uint64_t keep_again_ms;
+
     uint64_t *failed; /* numbers of puts for on_put with CT_EFENCED */
     size_t failed_count, failed_room;
     uint64_t reported_index; /* entries up to here have no put of which nobody was told */
+
+    struct replica_servers
+        left;           /* the voters since ct_replica_reduce; count 0: not reduced. They */
+    uint64_t left_term; /* hold until an entry of a later term says who votes */
 
     uint64_t dead;        /* the leader whose process is known to be dead; 0: none */
     uint64_t campaign_ms; /* when this replica stands for election because of that */
@@ -171,10 +188,23 @@ void replica_receive_vote(struct ct_replica *replica, const struct ct_msg_vote *
 void replica_receive_voted(struct ct_replica *replica, const struct ct_msg_voted *voted);
 void replica_receive_take_lead(struct ct_replica *replica, const struct ct_msg_take_lead *order);
 
+/* ---- replica_keep.c ---- */
+
+/* Keep what has changed, before anybody is told of it. True without a record, and when all is kept;
+ * else the replica is mute. */
+bool replica_keep(struct ct_replica *replica);
+
+/* Up to which entry this replica may count itself. */
+uint64_t replica_kept_index(const struct ct_replica *replica);
+
+/* Entries from `index` on are others than those that are kept. */
+void replica_unkeep(struct ct_replica *replica, uint64_t index);
+
 /* ---- replica.c ---- */
 
 void replica_follow(struct ct_replica *replica, uint64_t term, uint64_t leader);
 struct ct_wire_replica_sender replica_sender(const struct ct_replica *replica, uint64_t to);
+/* Send what the record allows: nothing while the replica is mute. */
 void replica_send(struct ct_replica *replica, uint64_t to, const char *address,
                   const struct ct_message *message);
 void replica_commit(struct ct_replica *replica, uint64_t index);

@@ -7,7 +7,42 @@ enum { STAND_MS = 60 }; /* between two voters that stand for election after a de
 
 void replica_voters(const struct ct_replica *replica, struct replica_servers *ret_servers)
 {
-    replica_log_servers(&replica->log, replica_log_last(&replica->log), ret_servers);
+    uint64_t since =
+        replica_log_servers(&replica->log, replica_log_last(&replica->log), ret_servers);
+
+    if (replica->left.count > 0 && replica_log_term(&replica->log, since) <= replica->left_term)
+        *ret_servers = replica->left;
+}
+
+int ct_replica_reduce(struct ct_replica *replica, uint64_t now_ms, uint64_t era,
+                      const uint64_t *ids, size_t count)
+{
+    struct replica_servers servers, left = {.count = 0};
+    uint32_t place = 0;
+
+    replica_voters(replica, &servers);
+    for (uint32_t i = 0; i < servers.count; i++)
+        for (size_t k = 0; k < count; k++)
+            if (servers.list[i].id == ids[k])
+                left.list[left.count++] = servers.list[i];
+    if (replica->role == REPLICA_LEADER || !replica_servers_have(&left, replica->id))
+        return CT_EFENCED;
+    while (left.list[place].id != replica->id)
+        place++;
+    replica->left = left;
+    replica->left_term = replica->term;
+    replica->era = era;
+    replica->dead = 0;
+    replica->now_ms = now_ms;
+    replica_follow(replica, replica->term + 1, 0); /* votes of the old era are none of this one */
+    replica->campaign_ms = now_ms + (uint64_t)place * STAND_MS;
+    return 0;
+}
+
+bool ct_replica_heard_within(const struct ct_replica *replica, uint64_t now_ms, uint64_t ms)
+{
+    return replica->role == REPLICA_LEADER ||
+           (replica->heard_ms != 0 && now_ms - CT_MIN(now_ms, replica->heard_ms) < ms);
 }
 
 static bool is_voter(const struct ct_replica *replica)
@@ -36,6 +71,10 @@ static void ask_for_votes(struct ct_replica *replica, bool pre)
     if (!pre) {
         replica->term++;
         replica->voted_for = replica->id;
+        if (!replica_keep(replica)) {
+            replica_follow(replica, replica->term, 0);
+            return; /* its own vote would not count */
+        }
     }
     for (uint32_t i = 0; i < servers.count; i++) {
         uint64_t id = servers.list[i].id;
@@ -106,6 +145,14 @@ static bool is_up_to_date(const struct ct_replica *replica, const struct ct_msg_
     return vote->last_term > term || (vote->last_term == term && vote->last_index >= last);
 }
 
+/* A disk that holds nothing is a new one, whose replica may have forgotten what it confirmed: it
+ * gives its vote to none that has a record, until a leader has sent it that. At the start all are
+ * new. */
+static bool may_have_forgotten(const struct ct_replica *replica, const struct ct_msg_vote *vote)
+{
+    return ct_replica_is_new(replica) && vote->last_index > 0;
+}
+
 void replica_receive_vote(struct ct_replica *replica, const struct ct_msg_vote *vote)
 {
     bool granted = false;
@@ -113,7 +160,7 @@ void replica_receive_vote(struct ct_replica *replica, const struct ct_msg_vote *
     if (vote->disrupt || !has_living_leader(replica)) {
         if (!vote->pre && vote->term > replica->term)
             replica_follow(replica, vote->term, 0);
-        granted = is_up_to_date(replica, vote) &&
+        granted = is_up_to_date(replica, vote) && !may_have_forgotten(replica, vote) &&
                   (vote->pre ? vote->term > replica->term
                              : vote->term == replica->term &&
                                    (!replica->voted_for || replica->voted_for == vote->sender.id));

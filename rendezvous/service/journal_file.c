@@ -251,11 +251,12 @@ struct snapshot {
     size_t needed; /* bytes of all records, whether they had room or not */
 };
 
-static void emit(void *context, const void *record, size_t size)
+static int emit(void *context, const void *record, size_t size)
 {
     struct snapshot *snapshot = context;
     ct_journal_frame(&snapshot->tail, record, size, &snapshot->bytes);
     snapshot->needed += CT_JOURNAL_HEADER + size;
+    return 0;
 }
 
 /* What is not read back must not be written. */
@@ -272,11 +273,10 @@ static int compact(struct ct_journal_file *file, struct ct_error *err)
 {
     struct snapshot snapshot = {.tail = {.seq = file->tail.seq}};
     ct_buf_init(&snapshot.bytes, file->options.limit_bytes);
-    file->options.snapshot(file->options.context, emit, &snapshot);
-    int rc;
+    int rc = file->options.snapshot(file->options.context, emit, &snapshot);
     if (snapshot.needed > file->options.limit_bytes)
         rc = too_large(file, snapshot.needed, err);
-    else if (snapshot.bytes.failed)
+    else if (rc != 0 || snapshot.bytes.failed)
         rc = ct_error_set(err, CT_ENOMEM, "no memory to rewrite %s", file->path);
     else
         rc = ct_fs_replace_private(file->path, snapshot.bytes.data, snapshot.bytes.size, err);

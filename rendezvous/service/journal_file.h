@@ -32,7 +32,7 @@
 struct ct_journal_file;
 
 /* Emits the records that are still needed into the file. */
-typedef void (*ct_journal_emit_fn)(void *context, const void *record, size_t size);
+typedef int (*ct_journal_emit_fn)(void *context, const void *record, size_t size);
 
 struct ct_journal_options {
     const char *dir;      /* made when it is missing; its files are private (0600) */
@@ -40,8 +40,9 @@ struct ct_journal_options {
     size_t compact_bytes; /* replace the file when it has grown to this and doubled; 0: 1 MiB */
     size_t limit_bytes;   /* of a file that is written or read; 0: 256 MiB */
     ct_journal_each_fn replay;
-    /* Emit, through emit(emit_context, ...), all records that a new journal needs. */
-    void (*snapshot)(void *context, ct_journal_emit_fn emit, void *emit_context);
+    /* Emit, through emit(emit_context, ...), all records that a new journal needs. 0, or a negative
+     * code: the file stays as it is. */
+    int (*snapshot)(void *context, ct_journal_emit_fn emit, void *emit_context);
     void *context; /* of both */
 };
 

@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+enum { CHARGED = 1, REBUILT = 2 }; /* of RESERVE */
+
 /* ---- writing ---- */
 
 static void put_u32(struct ct_buf *out, uint32_t value)
@@ -45,9 +47,19 @@ static void put_reserve(struct ct_buf *out, const struct ct_rdzv *job)
 {
     const struct ct_rdzv_params *p = &job->params;
     const uint32_t numbers[] = {
-        p->nodes_min,     p->nodes_max,  p->max_restarts, p->join_timeout_ms, p->last_call_ms,
-        p->lease_ms,      p->prepare_ms, p->grow_ms,      p->autonomy_ms,     p->cordon_faults,
-        p->world_divides, job->restarts, job->charged,
+        p->nodes_min,
+        p->nodes_max,
+        p->max_restarts,
+        p->join_timeout_ms,
+        p->last_call_ms,
+        p->lease_ms,
+        p->prepare_ms,
+        p->grow_ms,
+        p->autonomy_ms,
+        p->cordon_faults,
+        p->world_divides,
+        job->restarts,
+        (job->charged ? CHARGED : 0u) | (job->lost_generation > 0 ? REBUILT : 0u),
     };
     put_u64(out, job->generation);
     put_u64(out, p->config_hash);
@@ -229,6 +241,7 @@ static const char *get_text(struct cursor *cursor, size_t room)
 
 static void get_reserve(struct cursor *cursor, struct ct_record *record)
 {
+    uint32_t flags;
     struct ct_rdzv_params *p = &record->params;
     record->generation = get_u64(cursor);
     p->config_hash = get_u64(cursor);
@@ -239,7 +252,9 @@ static void get_reserve(struct cursor *cursor, struct ct_record *record)
     };
     for (size_t i = 0; i < CT_COUNT(numbers); i++)
         *numbers[i] = get_u32(cursor);
-    record->charged = get_u32(cursor) != 0;
+    flags = get_u32(cursor);
+    record->charged = (flags & CHARGED) != 0;
+    record->rebuilt = (flags & REBUILT) != 0;
     get_str(cursor, p->settings, sizeof(p->settings));
     if (cursor->rc == 0 && ct_rdzv_params_check(p, NULL) != 0)
         cursor->rc = CT_EPROTOCOL;
@@ -387,7 +402,7 @@ int ct_record_read(const void *payload, size_t size, struct ct_arena *arena,
     if (cursor.rc != 0 || cursor.left > 0)
         return ct_error_set(err, CT_EPROTOCOL,
                             "a record of %zu bytes (kind %d) cannot be understood: another "
-                            "version of ctrund wrote it",
+                            "version of ctrund wrote it, or one with --peers",
                             size, (int)record.kind);
     *ret_record = record;
     return 0;

@@ -35,6 +35,7 @@ struct ct_record {
     uint64_t generation;
     uint32_t restarts; /* COMMIT too */
     bool charged;
+    bool rebuilt;
     struct ct_rdzv_roster roster;         /* COMMIT */
     struct ct_rdzv_result result;         /* CLOSE */
     struct ct_rdzv_publication published; /* MANIFEST */

@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "base/str.h"
 #include "net/conn_uv.h"
+#include "rendezvous/service/holder.h"
 #include "wire/frame.h"
 
 #include <stdlib.h>
@@ -15,6 +16,8 @@ enum {
     CONNECT_MS = 3000, /* one try */
     UNUSED_MS = 10000, /* until one that is no voter is closed */
     BRIEF_MS = 100,    /* a connection that was closed so soon was not wanted there */
+    REFUSED_MS = 5000, /* to the next try to reach one that did not want this */
+    REPORT_MS = 60000, /* from one report of that to the next */
     QUEUE_BYTES = 2 * CT_WIRE_VALUE,
     ARENA_BYTES = 16 << 20,
 };
@@ -32,7 +35,9 @@ struct link {
     uint64_t closed_ms; /* by the other end, when it was open; 0: never */
     uint64_t dial_ms;   /* no connection: when the next is tried */
     uint64_t used_ms;
-    struct ct_buf frame; /* of the last message, which waits for the connection */
+    struct ct_error refused; /* by its own words; code 0: no */
+    uint64_t reported_ms;    /* when that was reported; 0: never */
+    struct ct_buf frame;     /* of the last message, which waits for the connection */
 };
 
 struct ct_replica_links {
@@ -46,16 +51,6 @@ struct ct_replica_links {
 static uint64_t now_ms(const struct ct_replica_links *links)
 {
     return ct_clock_mono_ms(links->options.clock);
-}
-
-struct ct_message ct_replica_hello(const char *job, const char *host, struct ct_id incarnation)
-{
-    return (struct ct_message){.type = CT_MSG_HELLO,
-                               .hello = {.protocol = CT_WIRE_PROTOCOL,
-                                         .job = job,
-                                         .host = host,
-                                         .incarnation = incarnation,
-                                         .role = "replica"}};
 }
 
 /* ---- one of them ---- */
@@ -124,7 +119,7 @@ static void on_open(struct ct_conn *conn)
     if (link == NULL)
         return;
     const struct ct_replica_links_options *o = &link->links->options;
-    const struct ct_message hello = ct_replica_hello(o->job, o->host, o->incarnation);
+    const struct ct_message hello = ct_holder_hello(o->job, o->host, o->incarnation);
 
     link->is_open = link->was_open = true;
     link->opened_ms = now_ms(link->links);
@@ -133,11 +128,31 @@ static void on_open(struct ct_conn *conn)
         send_waiting(link);
 }
 
-/* What comes back is a refusal at most, and the end says as much. */
+/* What comes back is a refusal at most. */
 static void on_message(struct ct_conn *conn, const struct ct_message *message)
 {
-    (void)conn;
-    (void)message;
+    struct link *link = ct_conn_user(conn);
+
+    if (link != NULL && message->type == CT_MSG_REFUSE)
+        (void)ct_error_set(&link->refused, message->refuse.code, "%s", message->refuse.text);
+}
+
+/* Was this the end because of what one of the two is? */
+static bool is_refused(struct link *link, const struct ct_error *why)
+{
+    const struct ct_replica_links_options *o = &link->links->options;
+    uint64_t now = now_ms(link->links);
+
+    if (link->refused.code == 0 && why->code == CT_EAUTH)
+        link->refused = *why;
+    if (link->refused.code == 0)
+        return false;
+    if (o->on_failed != NULL && (link->reported_ms == 0 || now - link->reported_ms >= REPORT_MS)) {
+        link->reported_ms = now;
+        o->on_failed(o->context, link->address, &link->refused);
+    }
+    link->refused.code = 0;
+    return true;
 }
 
 static void on_close(struct ct_conn *conn, const struct ct_error *why)
@@ -160,10 +175,12 @@ static void on_close(struct ct_conn *conn, const struct ct_error *why)
     link->conn = NULL;
     link->is_open = false;
     link->dial_ms = now + (at_once ? 0 : is_fresh ? SOON_MS : RETRY_MS);
-    if (is_dead) {
+    if (is_refused(link, why))
+        link->dial_ms = now + REFUSED_MS;
+    if (is_dead && !links->options.returns)
         drop(link);
+    if (is_dead)
         links->options.on_died(links->options.context, id);
-    }
     arm(links);
 }
 

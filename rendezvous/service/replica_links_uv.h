@@ -5,7 +5,9 @@
  *                            silent, or not reachable -> dialled again and again
  *
  * A living kernel that refuses a connection to where a process listened proves that the process is
- * gone, for it listens as long as it lives. Silence proves nothing.
+ * gone, for it listens as long as it lives. Silence proves nothing. With `returns` a process that
+ * is dead may come back as the same replica: it is dialled on, and reported dead as long as it
+ * refuses.
  *
  * All on the loop's thread; callbacks come from the loop. */
 #ifndef CT_RENDEZVOUS_SERVICE_REPLICA_LINKS_UV_H
@@ -27,6 +29,11 @@ struct ct_replica_links_options {
     struct ct_id incarnation; /* likewise */
     void *context;
     void (*on_died)(void *context, uint64_t id); /* its process is known to be dead */
+    bool returns;                                /* under its id */
+
+    /* The one at `address` does not want to be spoken to (another key, another list of peers):
+     * once a minute at most. May be NULL. */
+    void (*on_failed)(void *context, const char *address, const struct ct_error *why);
 };
 
 /* No links; NULL without memory. */
@@ -43,8 +50,5 @@ void ct_replica_links_want(struct ct_replica_links *links, const struct ct_repli
 /* Send. Of what is sent while the connection is not open yet, the last message arrives. */
 void ct_replica_links_send(struct ct_replica_links *links, uint64_t id, const char *address,
                            const struct ct_message *message);
-
-/* The first words on a connection to another replica. */
-struct ct_message ct_replica_hello(const char *job, const char *host, struct ct_id incarnation);
 
 #endif

@@ -29,10 +29,23 @@ static void on_timer(uv_timer_t *timer);
 static void on_soon(uv_idle_t *soon);
 static void on_read(uv_check_t *read);
 
+/* Its own or its holder's; NULL: it does not lead. */
+static struct ct_service *service_of(const struct ct_rdzv_server *server)
+{
+    return server->replica != NULL ? server->replica->holder.service : server->service;
+}
+
+static uint64_t deadline_of(const struct ct_rdzv_server *server)
+{
+    if (server->replica != NULL)
+        return ct_holder_deadline(&server->replica->holder);
+    return server->service != NULL ? ct_service_deadline(server->service) : UINT64_MAX;
+}
+
 /* Firing early costs a look. */
 void ct_server_arm(struct ct_rdzv_server *server)
 {
-    uint64_t due = server->service != NULL ? ct_service_deadline(server->service) : UINT64_MAX;
+    uint64_t due = deadline_of(server);
     if (server->stopping || due >= server->armed_ms)
         return;
     uint64_t now = ct_server_now_ms(server);
@@ -41,7 +54,7 @@ void ct_server_arm(struct ct_rdzv_server *server)
 }
 
 /* Timers come before sockets: after a stall this one fires while what arrived meanwhile lies
- * unread. The tick that ends leases follows when it has been read. */
+ * unread. The tick that judges others follows when it has been read. */
 static void on_timer(uv_timer_t *timer)
 {
     struct ct_rdzv_server *server = timer->data;
@@ -60,7 +73,9 @@ static void on_read(uv_check_t *read)
     (void)uv_idle_stop(&server->soon);
     (void)uv_check_stop(&server->read);
     server->armed_ms = UINT64_MAX;
-    if (server->service != NULL)
+    if (server->replica != NULL)
+        ct_holder_tick(&server->replica->holder, ct_server_now_ms(server));
+    else if (server->service != NULL)
         ct_service_tick(server->service, ct_server_now_ms(server));
     ct_server_arm(server);
 }
@@ -152,7 +167,7 @@ static void refuse_connection(struct ct_rdzv_server *server, struct ct_conn *con
     (void)snprintf(text, sizeof(text),
                    "this rendezvous has %zu connections, as many as it may have (of `ulimit -Hn`, "
                    "65536 at most): raise the limit where it runs, or use a ctrund",
-                   ct_service_links(server->service));
+                   ct_service_links(service_of(server)));
     struct ct_message refuse = {
         .type = CT_MSG_REFUSE,
         .refuse = {.code = CT_ELIMIT, .retry_ms = REFUSED_RETRY_MS, .text = text}};
@@ -168,16 +183,19 @@ static void on_open(struct ct_conn *conn)
 {
     struct ct_rdzv_server *server = ct_conn_user(conn);
     struct ct_server_peer *peer = calloc(1, sizeof(*peer));
-    uint64_t link = 0;
-    if (peer != NULL && server->service != NULL)
-        link = ct_service_open(server->service, peer);
-    if (peer == NULL || (server->service != NULL && link == 0)) {
+    if (peer != NULL) {
+        *peer = (struct ct_server_peer){.server = server, .next = server->peers, .conn = conn};
+        if (server->replica == NULL)
+            peer->link = ct_service_open(server->service, peer);
+    }
+    if (peer == NULL || (server->replica == NULL
+                             ? peer->link == 0
+                             : !ct_holder_opened(&server->replica->holder, ct_server_now_ms(server),
+                                                 &peer->holder, peer))) {
         free(peer);
         refuse_connection(server, conn);
         return;
     }
-    *peer = (struct ct_server_peer){
-        .server = server, .next = server->peers, .conn = conn, .link = link};
     if (server->peers != NULL)
         server->peers->prev = peer;
     server->peers = peer;
@@ -190,13 +208,13 @@ static void on_message(struct ct_conn *conn, const struct ct_message *message)
     if (peer == NULL)
         return;
     struct ct_rdzv_server *server = peer->server;
-    if (server->replica != NULL && ct_server_replica_message(peer, message))
-        return;
-    bool is_join = message->type == CT_MSG_JOIN;
-    ct_service_message(server->service, ct_server_now_ms(server), peer->link, message);
-    if (is_join && ct_service_has_joined(server->service, peer->link)) {
-        ct_conn_set_frame_limit(conn, CT_WIRE_VALUE);
-        ct_server_replica_joined(peer);
+    if (server->replica != NULL) {
+        ct_holder_message(&server->replica->holder, ct_server_now_ms(server), &peer->holder,
+                          message);
+    } else {
+        ct_service_message(server->service, ct_server_now_ms(server), peer->link, message);
+        if (message->type == CT_MSG_JOIN && ct_service_has_joined(server->service, peer->link))
+            ct_conn_set_frame_limit(conn, CT_WIRE_VALUE);
     }
     ct_server_arm(server);
 }
@@ -229,10 +247,11 @@ static void on_close(struct ct_conn *conn, const struct ct_error *why)
         server->peers = peer->next;
     if (peer->next != NULL)
         peer->next->prev = peer->prev;
-    uint64_t link = peer->link;
+    if (server->replica != NULL)
+        ct_holder_closed(&server->replica->holder, ct_server_now_ms(server), &peer->holder, silent);
+    else
+        ct_service_closed(server->service, ct_server_now_ms(server), peer->link, silent);
     free(peer);
-    if (link != 0)
-        ct_service_closed(server->service, ct_server_now_ms(server), link, silent);
     ct_server_arm(server);
     free_when_done(server);
 }
@@ -305,8 +324,7 @@ static int listen_on_all(struct ct_rdzv_server *server,
     for (size_t i = 0; rc == 0 && i < options->listen_count; i++)
         rc = listen_on(server, options, i, options->key_file != NULL ? &key : NULL, err);
     if (rc == 0 && options->replica != NULL)
-        rc = ct_server_replica_start(server, options->replica,
-                                     options->key_file != NULL ? &key : NULL, err);
+        rc = ct_server_replica_start(server, options, options->key_file != NULL ? &key : NULL, err);
     ct_net_key_wipe(&key);
     return rc;
 }
@@ -330,9 +348,7 @@ static struct ct_service_io io_of(struct ct_rdzv_server *server,
         .send = io_send,
         .close = io_close,
         .is_for = io_is_for,
-        .persist = options->journal != NULL   ? ct_server_keep_on_disk
-                   : options->replica != NULL ? ct_server_keep_in_replica
-                                              : NULL,
+        .persist = options->journal != NULL ? ct_server_keep_on_disk : NULL,
         .announce = io_announce,
         .trace = server->log != NULL && server->log->level <= CT_LOG_DEBUG ? io_trace : NULL,
     };
@@ -370,7 +386,7 @@ int ct_rdzv_server_start(struct ct_rdzv_server **ret_server, uv_loop_t *loop,
     int rc = 0;
     if (random != 0 || (server->service == NULL && options->replica == NULL))
         rc = ct_error_set(err, CT_ENOMEM, "no memory for the rendezvous");
-    if (rc == 0 && options->journal != NULL)
+    if (rc == 0 && options->journal != NULL && options->replica == NULL)
         rc = ct_server_restore(server, options->journal, err);
     if (rc == 0)
         rc = listen_on_all(server, options, err);
@@ -389,6 +405,8 @@ int ct_rdzv_server_reload(struct ct_rdzv_server *server, struct ct_error *err)
     int rc = server->key_file[0] != '\0' ? ct_net_key_load(server->key_file, &key, err) : 0;
     for (size_t i = 0; rc == 0 && i < server->listener_count; i++)
         ct_listener_change_key(server->listeners[i], &key);
+    if (rc == 0 && server->replica != NULL && server->replica->has_key)
+        server->replica->key = key; /* of links that are dialled from now on */
     ct_net_key_wipe(&key);
     return rc;
 }
@@ -434,27 +452,34 @@ const char *ct_rdzv_server_endpoint(const struct ct_rdzv_server *server, size_t 
 
 size_t ct_rdzv_server_jobs(const struct ct_rdzv_server *server)
 {
-    return server->service != NULL ? ct_service_jobs(server->service) : 0;
+    const struct ct_service *service = service_of(server);
+    return service != NULL ? ct_service_jobs(service) : 0;
 }
 
 size_t ct_rdzv_server_running(const struct ct_rdzv_server *server)
 {
-    return server->service != NULL ? ct_service_running(server->service) : 0;
+    const struct ct_service *service = service_of(server);
+    return service != NULL ? ct_service_running(service) : 0;
 }
 
 size_t ct_rdzv_server_links(const struct ct_rdzv_server *server)
 {
-    return server->service != NULL ? ct_service_links(server->service) : 0;
+    const struct ct_service *service = service_of(server);
+    return service != NULL ? ct_service_links(service) : 0;
 }
 
 void ct_rdzv_server_describe(const struct ct_rdzv_server *server, struct ct_buf *out)
 {
-    if (server->service != NULL)
-        ct_service_describe(server->service, out);
+    const struct ct_service *service = service_of(server);
+    if (service != NULL)
+        ct_service_describe(service, out);
+    else if (server->replica != NULL)
+        ct_holder_describe(&server->replica->holder, out);
 }
 
 void ct_rdzv_server_metrics(const struct ct_rdzv_server *server, struct ct_buf *out)
 {
-    if (server->service != NULL)
-        ct_service_metrics(server->service, out);
+    const struct ct_service *service = service_of(server);
+    if (service != NULL)
+        ct_service_metrics(service, out);
 }

@@ -21,6 +21,7 @@
 
 enum { CT_RDZV_LISTENERS_LIMIT = 8 };
 
+struct ct_peers;
 struct ct_rdzv_server;
 
 /* The record of the one job lives on several agents (rendezvous/replica). Such a server serves
@@ -32,6 +33,10 @@ struct ct_rdzv_replica_options {
     uint32_t lease_ms;    /* of the job's nodes */
     const struct ct_msg_voters
         *voters; /* who holds the record; NULL: nobody yet, this one founds it */
+
+    /* With the same others from start to end, and a journal: the record is of all jobs. Then
+     * `host`, `listener` and `lease_ms` count besides. NULL: none; copied */
+    const struct ct_peers *peers;
 };
 
 struct ct_rdzv_server_options {
@@ -42,7 +47,7 @@ struct ct_rdzv_server_options {
     bool takeover;        /* take journal and address over from a daemon that still lives */
     const char *only_job; /* the one job that it serves; NULL: any */
     struct ct_id own;     /* incarnation of the agent in this process; {0, 0}: there is none */
-    const struct ct_rdzv_replica_options *replica; /* NULL: none; no journal beside it */
+    const struct ct_rdzv_replica_options *replica; /* NULL: none; a journal only with peers */
     uint32_t jobs_max;                             /* 0: 1024 */
     uint32_t links_max;                            /* connections; 0: 65536 */
     const struct ct_clock *clock;                  /* NULL: the machine's */

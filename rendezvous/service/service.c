@@ -274,14 +274,9 @@ static void on_hello(struct ct_service *service, struct ct_service_link *link,
         (void)snprintf(text, sizeof(text), "host %s has no key for job %s", hello->host,
                        hello->job);
         ct_service_refuse(service, link->number, CT_EAUTH, 0, text);
-    } else if (hello->epoch > service->epoch) {
-        (void)snprintf(text, sizeof(text),
-                       "host %s has followed epoch %" PRIu64 " of the rendezvous of job %s, this "
-                       "one is in epoch %" PRIu64 ": two daemons serve one job, stop this one",
-                       hello->host, hello->epoch, hello->job, service->epoch);
-        ct_service_refuse(service, link->number, CT_EFENCED, OTHER_DAEMON_MS, text);
     } else {
         link->hello = true;
+        link->epoch = hello->epoch;
         link->admin = is_admin;
         link->id = hello->incarnation;
         ct_str_copy(link->job_name, sizeof(link->job_name), hello->job);
@@ -364,11 +359,33 @@ static bool is_own(const struct ct_service *service, struct ct_id id)
     return ct_id_equal(id, own) && !ct_id_equal(own, none);
 }
 
+/* This service takes the place of a newer one that is no more. */
+static bool may_succeed(struct ct_service *service, uint64_t epoch, bool orphan)
+{
+    return orphan && service->io.succeed != NULL && service->io.succeed(service->io.context, epoch);
+}
+
+/* A node that has followed a newer daemon follows no older one. */
+static void refuse_follower(struct ct_service *service, const struct ct_service_link *link,
+                            const char *host)
+{
+    char text[512];
+    (void)snprintf(text, sizeof(text),
+                   "host %s has followed epoch %" PRIu64 " of the rendezvous of job %s, this "
+                   "one is in epoch %" PRIu64 ": two daemons serve one job, stop this one",
+                   host, link->epoch, link->job_name, service->epoch);
+    ct_service_refuse(service, link->number, CT_EFENCED, OTHER_DAEMON_MS, text);
+}
+
 static void on_join(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link,
                     const struct ct_msg_join *m)
 {
     if (m->incarnation.high != link->id.high || m->incarnation.low != link->id.low) {
         violation(service, link, "JOIN of another incarnation than HELLO's");
+        return;
+    }
+    if (link->epoch > service->epoch && !may_succeed(service, link->epoch, m->orphan != 0)) {
+        refuse_follower(service, link, m->host);
         return;
     }
     struct ct_rdzv_join join = {
@@ -382,6 +399,7 @@ static void on_join(struct ct_service *service, uint64_t now_ms, struct ct_servi
         .promised = m->generation,
         .acting = m->acting,
         .over = m->over,
+        .orphan = m->orphan != 0,
         .host = m->host,
         .address = m->address,
         .role = m->role,
@@ -543,17 +561,6 @@ void ct_service_closed(struct ct_service *service, uint64_t now_ms, uint64_t num
     ct_store_forget(job->store, number);
     ct_service_step(job, now_ms, &event);
     ct_service_reap(job);
-}
-
-void ct_service_node_died(struct ct_service *service, uint64_t now_ms, uint64_t id)
-{
-    for (struct ct_service_job *job = service->jobs; job != NULL; job = job->next)
-        for (uint32_t i = 0; i < ct_rdzv_capacity(job->core); i++) {
-            const struct ct_rdzv_member *member = ct_rdzv_member(job->core, i);
-            const struct ct_rdzv_event event = {.kind = CT_RDZV_ON_DISCONNECT, .member = i};
-            if (member->state != CT_RDZV_FREE && ct_id_fold(member->id) == id)
-                ct_service_step(job, now_ms, &event);
-        }
 }
 
 /* ---- time ---- */

@@ -43,6 +43,10 @@ struct ct_service_io {
     int (*persist)(void *context, uint64_t ticket, const void *record, size_t size,
                    bool may_compact);
 
+    /* A node that followed the newer `epoch` knows all who served it to be dead: call
+     * ct_service_raise with a higher one, so that it may follow, or return false. NULL: never. */
+    bool (*succeed)(void *context, uint64_t epoch);
+
     /* For logs: something happened to a job, as a sentence. */
     void (*announce)(void *context, const char *job, const char *sentence);
 
@@ -78,10 +82,10 @@ int ct_service_restore(struct ct_service *service, uint64_t now_ms, const void *
                        struct ct_error *err);
 void ct_service_restored(struct ct_service *service, uint64_t epoch);
 
-/* Emit the records that replace all earlier ones in a new journal, one call each. */
-void ct_service_snapshot(const struct ct_service *service,
-                         void (*emit)(void *context, const void *record, size_t size),
-                         void *context);
+/* Emit the records that replace all earlier ones in a new journal, one call each. 0; CT_ENOMEM; the
+ * code of `emit`, which ends it. */
+int ct_service_snapshot(const struct ct_service *service,
+                        int (*emit)(void *context, const void *record, size_t size), void *context);
 
 /* The record that io.persist answered with CT_SERVICE_LATER is kept (0), or cannot be. Not from
  * inside of io.persist. Unknown tickets change nothing. */

@@ -33,7 +33,8 @@ static int apply(struct ct_service *service, uint64_t now_ms, const struct ct_re
                             record->job);
     switch (record->kind) {
     case CT_RECORD_RESERVE:
-        ct_rdzv_restore_reserve(job->core, record->generation, record->restarts, record->charged);
+        ct_rdzv_restore_reserve(job->core, record->generation, record->restarts, record->charged,
+                                record->rebuilt);
         return 0;
     case CT_RECORD_COMMIT:
         return ct_rdzv_restore_commit(job->core, &record->roster, record->restarts, err);
@@ -78,6 +79,17 @@ void ct_service_node_silent(struct ct_service *service, uint64_t id, uint64_t si
         ct_rdzv_restored_silent(job->core, id, silent_ms);
 }
 
+void ct_service_node_died(struct ct_service *service, uint64_t now_ms, uint64_t id)
+{
+    for (struct ct_service_job *job = service->jobs; job != NULL; job = job->next)
+        for (uint32_t i = 0; i < ct_rdzv_capacity(job->core); i++) {
+            const struct ct_rdzv_member *member = ct_rdzv_member(job->core, i);
+            const struct ct_rdzv_event event = {.kind = CT_RDZV_ON_DISCONNECT, .member = i};
+            if (member->state != CT_RDZV_FREE && ct_id_fold(member->id) == id)
+                ct_service_step(job, now_ms, &event);
+        }
+}
+
 void ct_service_raise(struct ct_service *service, uint64_t epoch)
 {
     service->epoch = epoch;
@@ -93,14 +105,13 @@ uint64_t ct_service_generation(const struct ct_service *service)
     return highest;
 }
 
-void ct_service_snapshot(const struct ct_service *service,
-                         void (*emit)(void *context, const void *record, size_t size),
-                         void *context)
+int ct_service_snapshot(const struct ct_service *service,
+                        int (*emit)(void *context, const void *record, size_t size), void *context)
 {
     struct ct_buf record;
     ct_buf_init(&record, CT_JOURNAL_RECORD_LIMIT);
     ct_record_write_epoch(service->epoch, &record);
-    emit(context, record.data, record.size);
+    int rc = record.failed ? CT_ENOMEM : emit(context, record.data, record.size);
     for (const struct ct_service_job *job = service->jobs; job != NULL; job = job->next) {
         const struct ct_rdzv *core = job->core;
         const bool needed[CT_RDZV_RECORDS] = {
@@ -110,7 +121,7 @@ void ct_service_snapshot(const struct ct_service *service,
             [CT_RDZV_RECORD_MANIFEST] = core->published.generation > 0,
             [CT_RDZV_RECORD_CORDON] = core->generation > 0 && core->cordon_count > 0,
         };
-        for (unsigned kind = CT_RDZV_RECORD_RESERVE; kind < CT_RDZV_RECORDS; kind++) {
+        for (unsigned kind = CT_RDZV_RECORD_RESERVE; rc == 0 && kind < CT_RDZV_RECORDS; kind++) {
             if (!needed[kind])
                 continue;
             ct_buf_clear(&record);
@@ -120,8 +131,9 @@ void ct_service_snapshot(const struct ct_service *service,
                 ct_record_write_manifest(core, &core->published, &record);
             else
                 ct_record_write_job(core, (enum ct_rdzv_record)kind, &record);
-            emit(context, record.data, record.size);
+            rc = record.failed ? CT_ENOMEM : emit(context, record.data, record.size);
         }
     }
     ct_buf_deinit(&record);
+    return rc;
 }

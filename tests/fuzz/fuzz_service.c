@@ -351,9 +351,10 @@ static void run_until_idle(struct world *world)
     check(world->service);
 }
 
-static void on_snapshot(void *context, const void *record, size_t size)
+static int on_snapshot(void *context, const void *record, size_t size)
 {
     CT_ASSERT(ct_service_restore(context, 0, record, size, NULL) == 0);
+    return 0;
 }
 
 /* A new daemon takes what the old one knows, and ends it in time. */
@@ -363,7 +364,7 @@ static void succeed(const struct world *world, const struct ct_service_io *io)
     uint64_t now_ms = 0;
 
     CT_ASSERT(next != NULL);
-    ct_service_snapshot(world->service, on_snapshot, next);
+    CT_ASSERT(ct_service_snapshot(world->service, on_snapshot, next) == 0);
     ct_service_restored(next, 2);
     check(next);
     for (int ticks = 0; ticks < 100 && ct_service_deadline(next) != UINT64_MAX; ticks++) {

@@ -52,10 +52,11 @@ struct rewrite {
     struct ct_journal_tail tail;
 };
 
-static void emit(void *context, const void *record, size_t size)
+static int emit(void *context, const void *record, size_t size)
 {
     struct rewrite *rewrite = context;
     ct_journal_frame(&rewrite->tail, record, size, &rewrite->bytes);
+    return rewrite->bytes.failed ? CT_ENOMEM : 0;
 }
 
 /* Replace the file by a snapshot, all or nothing, as a rename does. */
@@ -66,7 +67,7 @@ static int rewrite(struct sim *sim, struct sim_daemon *daemon)
         return CT_EIO;
     struct rewrite fresh = {.tail = {.seq = file->tail.seq}};
     ct_buf_init(&fresh.bytes, 0);
-    ct_service_snapshot(daemon->service, emit, &fresh);
+    CT_ASSERT(ct_service_snapshot(daemon->service, emit, &fresh) == 0);
     ct_buf_deinit(&file->bytes);
     *file = (struct file){.bytes = fresh.bytes, .tail = fresh.tail};
     return 0;

@@ -191,7 +191,7 @@ static int join(struct node *node, struct ct_error *err)
 
     if (rc != 0)
         return rc;
-    (void)snprintf(waiting, sizeof waiting, "waiting for the rendezvous at %s",
+    (void)snprintf(waiting, sizeof waiting, "waiting for the rendezvous at %.320s",
                    node->host.endpoint);
     show_waiting(node, waiting);
     callbacks.context = node;

@@ -24,6 +24,7 @@ static struct {
     struct job job;
     int seat;          /* of the newest daemon */
     bool started;      /* a daemon has been */
+    char peers[256];   /* "": none */
     char report[8192]; /* the newest */
     char folder[PATH_MAX];
     char sleeper[PATH_MAX]; /* written once: agents look at it while others are started */
@@ -139,6 +140,29 @@ struct proc *drill_takeover(int host, struct proc *ret_old)
     *ret_old = *old;
     *old = (struct proc){0};
     return start_daemon(1 - drill.seat, host, "--takeover=yes");
+}
+
+struct proc *drill_peer(int host, int count)
+{
+    size_t used = 0;
+
+    make_key(host);
+    for (int i = 0; drill.job.peers == NULL && i < count; i++)
+        used += (size_t)snprintf(drill.peers + used, sizeof drill.peers - used, "%s%s:29400",
+                                 i > 0 ? "," : "", cluster_address(i));
+    drill.job.peers = drill.peers;
+    drill.started = true;
+    return start_daemon(host, host, NULL);
+}
+
+void drill_ask_peer(int host)
+{
+    drill.seat = host;
+}
+
+const char *drill_peers(void)
+{
+    return drill.peers;
 }
 
 struct proc *drill_node_as(int index, int rank, int host, const struct drill_job *job)

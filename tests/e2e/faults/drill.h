@@ -39,6 +39,16 @@ struct proc *drill_daemon(int host);
  * which now belongs to the caller. */
 struct proc *drill_takeover(int host, struct proc *ret_old);
 
+/* Start the daemon of a host as one of `count` that hold the record together, on hosts 0 to
+ * count - 1. Again: with its own journal. What is asked of "the daemon" is asked of this one. */
+struct proc *drill_peer(int host, int count);
+
+/* Ask that one from now on. */
+void drill_ask_peer(int host);
+
+/* The endpoints of all of them, as agents are given them. Static. */
+const char *drill_peers(void);
+
 /* From now on daemons and nodes are started by these words, which precede the program's own
  * (NULL-terminated, they must stay valid); NULL: by nothing. */
 void drill_start_by(const char *const words[]);

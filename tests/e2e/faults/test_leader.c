@@ -26,7 +26,8 @@ static void start_training(int nodes, struct drill_job *job, pid_t workers[MOST]
     char held[64];
 
     cluster_up(nodes);
-    job->endpoints = "10.78.0.1:29400";
+    if (job->endpoints == NULL)
+        job->endpoints = "10.78.0.1:29400";
     fleet_job(nodes == MOST ? &of_five : &run, job);
     for (int i = 0; i < nodes; i++)
         (void)drill_node(i, i, job);
@@ -117,6 +118,29 @@ Test(leader, a_host_that_starts_again_and_could_run_alone_joins_the_one_that_liv
 Test(leader, a_host_that_starts_again_at_once_joins_the_one_that_lives)
 {
     kill_and_return(2, "1:2", 0.0);
+}
+
+Test(leader, with_a_list_of_endpoints_nodes_find_the_job_without_its_first_host)
+{
+    struct drill_job job = {.nodes = "2:3",
+                            .lease = "5s",
+                            .restarts = 5,
+                            .last_call = "300ms",
+                            .endpoints = "10.78.0.1:29400,10.78.0.2:29400,10.78.0.3:29400"};
+    int nodes = NODES;
+    pid_t workers[MOST];
+
+    start_training(NODES, &job, workers);
+    (void)kill_host();
+    drill_signal(drill_proc(2), SIGKILL);
+    (void)drill_node(2, 2, &job);
+    fleet_wait_step(&run, fleet_step(&run) + 20, 20);
+    cr_assert_eq(fleet_worker_now(1), workers[1]);
+    (void)drill_node(0, 0, &job);
+    proc_until(all_have_workers, &nodes, 20, "a worker on each node");
+    cr_assert_eq(fleet_worker_now(1), workers[1]);
+    finish(0, NODES);
+    e2e_not_said(drill_proc(0), "in term 1");
 }
 
 Test(leader, two_of_five_holders_that_die_at_once_are_survived)

@@ -95,19 +95,22 @@ int job_start_daemon(struct job *job, int seat, int host, const char *host_name,
 {
     struct job_seat *it = &job->seats[seat];
     char ctrund[PATH_MAX], port_file[PATH_MAX], journal[PATH_MAX], status[PATH_MAX + 8], name[32];
-    const char *const durable[] = {"--status", status, "--journal",
-                                   in_folder(job, journal, "journal"), NULL};
+    const char *const durable[] = {"--status", status, "--journal", journal, NULL};
+    const char *const together[] = {"--peers", job->peers, NULL};
     const char *const secret[] = {"--key_file", job->key, NULL};
     struct words all = {0};
 
     it->host = host;
     name_endpoint(job, it);
+    (void)snprintf(name, sizeof name, job->peers != NULL ? "journal.%d" : "journal", seat);
+    (void)in_folder(job, journal, name);
     (void)snprintf(name, sizeof name, "status.%d", seat);
     (void)snprintf(status, sizeof status, "unix:%s", in_folder(job, it->socket, name));
     (void)unlink(name_port_file(job, seat, port_file));
     words_append(&all, job->start_by);
     job_daemon_words(&all, program(job, ctrund, "ctrund"), it->endpoint, port_file);
     words_append(&all, job->bare ? NULL : durable);
+    words_append(&all, job->peers != NULL ? together : NULL);
     words_append(&all, job->key[0] != '\0' ? secret : NULL);
     words_append(&all, words);
     (void)snprintf(name, sizeof name, "daemon %d", seat);

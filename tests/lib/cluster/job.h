@@ -34,6 +34,7 @@ struct job {
     const char *const *start_by; /* words in front of each program's own, or NULL */
     char key[PATH_MAX];          /* the file; "": none, everybody is on loopback */
     int port;                    /* of all daemons; 0: the first one chooses */
+    const char *peers;           /* --peers of all daemons, each with its own journal; NULL: none */
     struct job_seat seats[JOB_SEATS];
     struct proc agents[JOB_SLOTS];
 };

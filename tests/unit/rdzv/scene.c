@@ -222,6 +222,7 @@ void scene_join_as(struct scene *s, const char *name, uint32_t slots, int32_t no
         .slurm_node = -1,
         .promised = host->promised,
         .acting = host->acting,
+        .orphan = host->orphan,
         .host = name,
         .address = "",
         .role = "default",

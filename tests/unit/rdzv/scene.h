@@ -32,6 +32,7 @@ struct scene_host {
     bool closed;
     bool silent;       /* no heartbeats */
     bool fatal;        /* its failures are */
+    bool orphan;       /* as it says when it joins */
     int refused;       /* the code, 0: not */
     uint32_t retry_ms; /* of the refusal */
     char refusal[512];

@@ -361,9 +361,9 @@ Test(journal, a_node_that_does_not_come_back_is_lost_after_its_lease_and_the_gra
     ct_buf_deinit(&world.journal);
 }
 
-static void emit_record(void *context, const void *record, size_t size)
+static int emit_record(void *context, const void *record, size_t size)
 {
-    (void)on_persist(context, 0, record, size, true);
+    return on_persist(context, 0, record, size, true);
 }
 
 Test(journal, publications_and_cordons_are_known_to_the_next_daemon)
@@ -400,7 +400,7 @@ Test(journal, publications_and_cordons_are_known_to_the_next_daemon)
         cr_assert_null(ct_rdzv_cordon(job, 1));
         struct world copy = {.id = {7, 8}};
         ct_buf_init(&copy.journal, 0);
-        ct_service_snapshot(world.service, emit_record, &copy);
+        cr_assert_eq(ct_service_snapshot(world.service, emit_record, &copy), 0);
         ct_buf_deinit(&world.journal);
         world.journal = copy.journal;
         world.tail = copy.tail;
@@ -421,7 +421,7 @@ Test(journal, a_job_that_ends_before_its_first_round_leaves_nothing_to_replay)
     cr_assert_eq(world.closes, 1);
     struct world copy = {.id = {7, 8}};
     ct_buf_init(&copy.journal, 0);
-    ct_service_snapshot(world.service, emit_record, &copy);
+    cr_assert_eq(ct_service_snapshot(world.service, emit_record, &copy), 0);
     ct_service_free(world.service);
     start(&world); /* asserts that all records can be replayed */
     ct_service_free(world.service);
@@ -442,7 +442,7 @@ Test(journal, a_snapshot_says_the_same_as_all_records)
     ct_buf_init(&line, 0);
     ct_buf_init(&same, 0);
     ct_service_describe(world.service, &line);
-    ct_service_snapshot(world.service, emit_record, &copy);
+    cr_assert_eq(ct_service_snapshot(world.service, emit_record, &copy), 0);
     ct_service_free(world.service);
     start(&copy);
     ct_service_describe(copy.service, &same);

@@ -25,6 +25,7 @@ struct dir {
     char path[64];
     struct records back;     /* what was replayed */
     struct records snapshot; /* what a rewritten file holds */
+    bool no_memory;          /* it cannot be emitted whole */
 };
 
 static void keep(struct records *records, const void *payload, size_t size)
@@ -42,11 +43,13 @@ static int on_record(void *context, const void *payload, size_t size, struct ct_
     return 0;
 }
 
-static void on_snapshot(void *context, ct_journal_emit_fn emit, void *emit_context)
+static int on_snapshot(void *context, ct_journal_emit_fn emit, void *emit_context)
 {
     struct dir *dir = context;
-    for (size_t i = 0; i < dir->snapshot.count; i++)
-        emit(emit_context, dir->snapshot.text[i], strlen(dir->snapshot.text[i]));
+    int rc = dir->no_memory ? CT_ENOMEM : 0;
+    for (size_t i = 0; rc == 0 && i < dir->snapshot.count; i++)
+        rc = emit(emit_context, dir->snapshot.text[i], strlen(dir->snapshot.text[i]));
+    return rc;
 }
 
 static void make_dir(struct dir *dir)
@@ -337,6 +340,24 @@ Test(journal_file, what_was_kept_can_be_read_back_however_much_is_offered)
     ct_journal_close(file);
     cr_assert_eq(try_open(&dir, how, &file, &err), 0, "%s", err.text);
     cr_assert_str_eq(dir.back.text[1], "kept: a snapshot takes the place of what is not needed");
+    ct_journal_close(file);
+    remove_dir(&dir);
+}
+
+Test(journal_file, a_file_stays_as_it_is_when_its_replacement_cannot_be_made_whole)
+{
+    struct dir dir;
+    struct ct_error err = {0};
+    make_dir(&dir);
+    struct ct_journal_file *file = open_as(&dir, (struct how){.compact_bytes = 100});
+    dir.no_memory = true;
+    append(file, "needed by a job that lives, for as long as it does");
+    append(file, "and so is this one, which makes the file large enough");
+    for (int i = 0; i < 3; i++)
+        append(file, "kept behind them");
+    ct_journal_close(file);
+    cr_assert_eq(try_open(&dir, (struct how){0}, &file, &err), 0, "%s", err.text);
+    cr_assert_eq(dir.back.count, 6);
     ct_journal_close(file);
     remove_dir(&dir);
 }

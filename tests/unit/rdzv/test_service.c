@@ -193,11 +193,11 @@ Test(service, two_versions_part_with_a_sentence)
     struct peer *peer = open_peer(&b, 0);
     hello(&b, peer, "j", CT_WIRE_PROTOCOL + 1);
     cr_assert_eq(peer->refused, CT_EPROTOCOL);
-    cr_assert_not_null(strstr(peer->text, "is newer than this rendezvous (protocol 6, here 5)"),
+    cr_assert_not_null(strstr(peer->text, "is newer than this rendezvous (protocol 7, here 6)"),
                        "%s", peer->text);
     peer = open_peer(&b, 1);
     hello(&b, peer, "j", CT_WIRE_PROTOCOL - 1);
-    cr_assert_not_null(strstr(peer->text, "is older than this rendezvous (protocol 4, here 5): "
+    cr_assert_not_null(strstr(peer->text, "is older than this rendezvous (protocol 5, here 6): "
                                           "install the same version"),
                        "%s", peer->text);
     ct_service_free(b.service);
@@ -224,6 +224,9 @@ Test(service, a_node_that_followed_a_newer_daemon_is_not_taken)
         .hello = {
             .protocol = CT_WIRE_PROTOCOL, .job = "j", .host = "h", .role = "agent", .epoch = 2}};
     ct_service_message(b.service, 0, peer->link, &m);
+    struct ct_message joins = join_of(peer, 1);
+    joins.join.incarnation = (struct ct_id){0};
+    ct_service_message(b.service, 0, peer->link, &joins);
     cr_assert_eq(peer->refused, CT_EFENCED);
     cr_assert_not_null(strstr(peer->text, "two daemons serve one job"), "%s", peer->text);
     ct_service_free(b.service);

@@ -104,6 +104,69 @@ Test(replica, a_leader_hands_over)
     cr_assert_eq(world->broken[0], '\0', "%s", world->broken);
 }
 
+/* Five voters that agree, of which the leader and two more die; the ids of those that live. */
+static void kill_three_of_five(uint64_t ids[2], size_t places[2])
+{
+    size_t count = 0, killed = 1;
+
+    begin(10, 5);
+    world_run(world, 3000);
+    world->quiet = true;
+    world_run(world, 5000);
+    int leader = world_leader(world);
+    struct ct_replica_server server;
+    cr_assert_geq(leader, 0);
+    for (size_t i = 0; ct_replica_server(world->nodes[leader].replica, i, &server); i++)
+        for (size_t k = 0; k < WORLD_NODES; k++) {
+            if (world->nodes[k].id != server.id || (int)k == leader)
+                continue;
+            if (killed < 3) {
+                killed++;
+                world_kill(world, k, false);
+            } else {
+                ids[count] = server.id;
+                places[count++] = k;
+            }
+        }
+    world_kill(world, (size_t)leader, false);
+    cr_assert_eq(count, 2);
+    world->era = 2;
+    world->voters = 2;
+}
+
+Test(replica, the_two_of_five_that_live_go_on_when_both_know_of_the_deaths)
+{
+    uint64_t ids[2];
+    size_t places[2];
+
+    kill_three_of_five(ids, places);
+    for (size_t i = 0; i < 2; i++)
+        cr_assert_eq(ct_replica_reduce(world->nodes[places[i]].replica, world->now_ms, 2, ids, 2),
+                     0);
+    world_run(world, world->now_ms + 500);
+    cr_assert_geq(world_leader(world), 0, "at once");
+    world->quiet = false;
+    uint64_t confirmed = world->puts_confirmed;
+    world_run(world, world->now_ms + 3000);
+    cr_assert_gt(world->puts_confirmed, confirmed);
+    cr_assert_eq(world->broken[0], '\0', "%s", world->broken);
+}
+
+Test(replica, one_of_two_that_live_leads_nobody_before_the_other_knows)
+{
+    uint64_t ids[2];
+    size_t places[2];
+
+    kill_three_of_five(ids, places);
+    cr_assert_eq(ct_replica_reduce(world->nodes[places[0]].replica, world->now_ms, 2, ids, 2), 0);
+    world_run(world, world->now_ms + 20000);
+    cr_assert_eq(world_leader(world), -1);
+    cr_assert_eq(ct_replica_reduce(world->nodes[places[1]].replica, world->now_ms, 2, ids, 2), 0);
+    world_run(world, world->now_ms + 1000);
+    cr_assert_geq(world_leader(world), 0);
+    cr_assert_eq(world->broken[0], '\0', "%s", world->broken);
+}
+
 /* Which of the two voters does not lead. */
 static int other_voter(int leader)
 {

@@ -26,9 +26,9 @@ static void broken(struct world *world, const char *format, ...)
     va_end(arguments);
 }
 
-static struct node *node_of(struct world *world, uint64_t id)
+struct node *world_node_of(struct world *world, uint64_t id)
 {
-    for (size_t i = 0; i < WORLD_NODES; i++)
+    for (size_t i = 0; i < world->node_count; i++)
         if (world->nodes[i].replica && world->nodes[i].id == id)
             return &world->nodes[i];
     return NULL;
@@ -63,13 +63,36 @@ static void send_once(struct node *from, uint64_t to, const struct ct_buf *frame
     struct flying *message = malloc(sizeof *message + frame->size);
 
     CT_ASSERT(message);
-    message->at_ms = world->now_ms + 1 + ct_rng_below(&world->rng, 20);
+    message->at_ms = world->now_ms + 1 + ct_rng_below(&world->rng, 20 + world->slow_ms);
     message->order = world->next_order++;
     message->from = from->id;
     message->to = to;
     message->size = frame->size;
     memcpy(message->frame, frame->data, frame->size);
     fly(world, message);
+}
+
+/* One vote a term, whatever a process has forgotten. */
+static void note_vote(struct node *from, const struct ct_message *message)
+{
+    struct world *world = from->world;
+    uint64_t term = 0, to = from->id, *vote;
+
+    if (message->type == CT_MSG_VOTE && !message->vote.pre)
+        term = message->vote.term;
+    if (message->type == CT_MSG_VOTED && message->voted.granted && !message->voted.pre) {
+        term = message->voted.term;
+        to = message->voted.sender.to;
+    }
+    if (!world->has_disks || term == 0)
+        return;
+    CT_ASSERT(term < WORLD_TERMS);
+    vote = &world->vote_of[index_of(world, from)][term];
+    if (*vote && *vote != to)
+        broken(world, "node %zu votes twice in term %llu", index_of(world, from),
+               (unsigned long long)term);
+    *vote = to;
+    from->votes = message->type == CT_MSG_VOTED;
 }
 
 static void on_send(void *context, uint64_t to, const char *address,
@@ -81,23 +104,31 @@ static void on_send(void *context, uint64_t to, const char *address,
     uint32_t copies = 1 + (ct_rng_below(&world->rng, 1000) < world->repeat);
 
     (void)address;
+    if (from->is_cut)
+        return;
+    note_vote(from, message);
     ct_buf_init(&frame, 0);
     CT_ASSERT(ct_wire_encode(message, 0, &frame, NULL) == 0);
     for (uint32_t i = 0; i < copies; i++)
         if (ct_rng_below(&world->rng, 1000) >= world->loss)
             send_once(from, to, &frame);
     ct_buf_deinit(&frame);
+    if (from->votes && ct_rng_below(&world->rng, 1000) < world->vote_kills) {
+        from->is_cut = true; /* the vote is on its way */
+        from->again_ms = world->now_ms + 1 + ct_rng_below(&world->rng, 50);
+    }
+    from->votes = false;
 }
 
 static void arrive(struct world *world, struct flying *message)
 {
-    struct node *to = node_of(world, message->to);
-    struct node *from = node_of(world, message->from);
+    struct node *to = world_node_of(world, message->to);
+    struct node *from = world_node_of(world, message->from);
     struct ct_message decoded;
     struct ct_frame frame;
     struct ct_arena arena;
 
-    if (!to || (from && world->cut[index_of(world, from)][index_of(world, to)]))
+    if (!to || to->is_cut || (from && world->cut[index_of(world, from)][index_of(world, to)]))
         return;
     if (to->stopped_until_ms > world->now_ms) { /* it lies in the socket until then */
         struct flying *again = malloc(sizeof *again + message->size);
@@ -138,11 +169,13 @@ static void on_lead(void *context, uint64_t term)
     struct world *world = node->world;
 
     CT_ASSERT(term < WORLD_TERMS);
-    if (world->leader_of[term] && world->leader_of[term] != node->id)
+    if (node->is_cut)
+        return;
+    if (world->leader_of[term] && world->leader_of[term] != node->life)
         broken(world, "two leaders in term %llu", (unsigned long long)term);
     if (node->leads)
         broken(world, "on_lead twice");
-    world->leader_of[term] = node->id;
+    world->leader_of[term] = node->life;
     world->elections++;
     node->leads = true;
     node->led_term = term;
@@ -163,7 +196,7 @@ static void on_follow(void *context)
 {
     struct node *node = context;
 
-    if (!node->leads)
+    if (!node->leads && !node->is_cut)
         broken(node->world, "on_follow without on_lead");
     node->leads = false;
 }
@@ -174,7 +207,7 @@ static void on_put(void *context, uint64_t number, int code)
     struct world *world = node->world;
     uint64_t key = world->key_of_put[number & 0xffff];
 
-    if (code == 0) {
+    if (code == 0 && !node->is_cut) {
         world->puts_confirmed++;
         world->confirmed[key] = CT_MAX(world->confirmed[key], number);
         world->confirmed_in[node->led_term][key] = number;
@@ -191,25 +224,69 @@ static void on_changed(void *context, int code)
 
 /* ---- nodes ---- */
 
+static int on_keep(void *context, const void *record, size_t size)
+{
+    struct node *node = context;
+    struct world *world = node->world;
+
+    return node->is_cut ? CT_EIO
+                        : disk_keep(&world->disks[index_of(world, node)], &world->rng,
+                                    node->replica, record, size, &node->is_cut);
+}
+
+static uint64_t id_of(size_t index)
+{
+    return 100 + index;
+}
+
+/* Begin with what is on its disk. */
+static void resume(struct node *node, struct ct_replica_options *options)
+{
+    struct world *world = node->world;
+    struct disk *disk = &world->disks[index_of(world, node)];
+    struct ct_replica_server voters[CT_REPLICA_SERVERS];
+    struct ct_error err = {0};
+
+    options->voter_count = world->node_count;
+    options->voters = voters;
+    for (size_t i = 0; i < world->node_count; i++) {
+        voters[i].id = id_of(i);
+        snprintf(voters[i].address, sizeof voters[i].address, "n%zu", i);
+    }
+    node->replica = ct_replica_new(options);
+    CT_ASSERT(node->replica);
+    disk->is_full = false;
+    if (disk_restore(disk, node->replica, &err))
+        broken(world, "node %zu does not start: %s", index_of(world, node), err.text);
+    ct_replica_begin(node->replica);
+}
+
 static void start(struct world *world, size_t index, bool founds)
 {
     struct node *node = &world->nodes[index];
     struct ct_replica_options options;
 
-    *node = (struct node){.world = world, .id = world->next_id++};
+    *node = (struct node){.world = world, .id = world->next_id++, .life = world->next_life++};
+    if (world->has_disks)
+        node->id = id_of(index);
     snprintf(node->address, sizeof node->address, "n%zu:%llu", index, (unsigned long long)node->id);
     node->io = (struct ct_replica_io){.context = node,
                                       .send = on_send,
                                       .on_lead = on_lead,
                                       .on_follow = on_follow,
                                       .on_put = on_put,
-                                      .on_changed = on_changed};
+                                      .on_changed = on_changed,
+                                      .keep = world->has_disks ? on_keep : NULL};
     options = (struct ct_replica_options){.id = node->id,
                                           .era = world->era,
                                           .address = node->address,
                                           .seed = world->seed,
                                           .now_ms = clock_of(node),
                                           .io = &node->io};
+    if (world->has_disks) {
+        resume(node, &options);
+        return;
+    }
     node->replica = ct_replica_new(&options);
     CT_ASSERT(node->replica);
     if (founds)
@@ -220,14 +297,18 @@ static void start(struct world *world, size_t index, bool founds)
 
 void world_init(struct world *world, uint64_t seed, uint32_t voters)
 {
-    *world = (struct world){.seed = seed, .voters = voters, .next_id = 1, .next_put = 1, .era = 1};
+    *world = (struct world){.seed = seed, .voters = voters, .era = 1};
+    world->next_id = world->next_life = world->next_put = 1;
+    world->node_count = WORLD_NODES;
     ct_rng_init(&world->rng, seed);
 }
 
 void world_deinit(struct world *world)
 {
-    for (size_t i = 0; i < WORLD_NODES; i++)
+    for (size_t i = 0; i < world->node_count; i++) {
         ct_replica_free(world->nodes[i].replica);
+        disk_deinit(&world->disks[i]);
+    }
     while (world->flying) {
         struct flying *message = world->flying;
 
@@ -238,8 +319,16 @@ void world_deinit(struct world *world)
 
 void world_found(struct world *world)
 {
-    for (size_t i = 0; i < WORLD_NODES; i++)
+    for (size_t i = 0; i < world->node_count; i++)
         start(world, i, i == 0);
+}
+
+void world_begin(struct world *world)
+{
+    world->has_disks = true;
+    world->node_count = world->voters;
+    for (size_t i = 0; i < world->node_count; i++)
+        start(world, i, false);
 }
 
 void world_kill(struct world *world, size_t index, bool known)
@@ -250,7 +339,7 @@ void world_kill(struct world *world, size_t index, bool known)
     world->nodes[index].replica = NULL;
     world->nodes[index].leads = false;
     world->kills++;
-    for (size_t i = 0; known && i < WORLD_NODES; i++) {
+    for (size_t i = 0; known && i < world->node_count; i++) {
         struct node *other = &world->nodes[i];
 
         if (other->replica && !world->cut[index][i] && other->stopped_until_ms <= world->now_ms)
@@ -263,13 +352,33 @@ void world_restart(struct world *world, size_t index)
     start(world, index, false);
 }
 
+void world_power_cut(struct world *world)
+{
+    for (size_t i = 0; i < world->node_count; i++)
+        if (world->nodes[i].replica)
+            world_kill(world, i, false);
+}
+
+/* Those whose power was cut are gone, and some come back soon. */
+static void bury(struct world *world)
+{
+    for (size_t i = 0; i < world->node_count; i++) {
+        const struct node *node = &world->nodes[i];
+
+        if (node->is_cut && node->replica)
+            world_kill(world, i, ct_rng_below(&world->rng, 2));
+        if (!node->replica && node->again_ms && node->again_ms <= world->now_ms)
+            start(world, i, false);
+    }
+}
+
 /* ---- clients and the policy ---- */
 
 int world_leader(const struct world *world)
 {
     int leader = -1;
 
-    for (int i = 0; i < WORLD_NODES; i++) {
+    for (int i = 0; i < (int)world->node_count; i++) {
         const struct node *node = &world->nodes[i];
 
         if (node->replica && node->leads &&
@@ -322,14 +431,14 @@ static void look_after_voters(struct world *world, struct node *leader)
     struct ct_replica_server server;
 
     for (size_t i = 0; ct_replica_server(leader->replica, i, &server); i++) {
-        if (!node_of(world, server.id)) {
+        if (!world_node_of(world, server.id)) {
             ct_replica_remove(leader->replica, clock_of(leader), server.id);
             return;
         }
     }
     if (voters_of(leader->replica) >= world->voters)
         return;
-    for (size_t i = 0; i < WORLD_NODES; i++) {
+    for (size_t i = 0; i < world->node_count; i++) {
         struct node *node = &world->nodes[i];
 
         if (node->replica && !knows(leader->replica, node->id)) {
@@ -341,14 +450,14 @@ static void look_after_voters(struct world *world, struct node *leader)
 
 static void act(struct world *world)
 {
-    for (size_t i = 0; !world->quiet && i < WORLD_NODES; i++) {
+    for (size_t i = 0; !world->quiet && i < world->node_count; i++) {
         struct node *node = &world->nodes[i];
 
         if (!node->replica || !node->leads || node->stopped_until_ms > world->now_ms)
             continue;
         if (ct_rng_below(&world->rng, 4) == 0)
             put_something(world, node);
-        if (ct_rng_below(&world->rng, 16) == 0)
+        if (!world->has_disks && ct_rng_below(&world->rng, 16) == 0)
             look_after_voters(world, node);
     }
 }
@@ -400,141 +509,21 @@ void world_run(struct world *world, uint64_t until_ms)
             world->flying = message->next;
             arrive(world, message);
             free(message);
+            bury(world);
         }
-        for (size_t i = 0; i < WORLD_NODES; i++) {
+        for (size_t i = 0; i < world->node_count; i++) {
             struct node *node = &world->nodes[i];
 
-            if (node->replica && node->stopped_until_ms <= world->now_ms &&
+            if (node->replica && !node->is_cut && node->stopped_until_ms <= world->now_ms &&
                 ct_replica_deadline(node->replica) <= clock_of(node))
                 ct_replica_tick(node->replica, clock_of(node));
-            if (node->replica)
+            if (node->replica && !node->is_cut)
                 check(node);
         }
+        bury(world);
         if (world->now_ms % 8 == 0)
             act(world);
-    }
-}
-
-/* ---- faults ---- */
-
-/* Does a majority of the voters live without `index`, in whatever any replica believes? */
-static bool may_die(struct world *world, size_t index)
-{
-    for (size_t i = 0; i < WORLD_NODES; i++) {
-        struct ct_replica_server server;
-        uint32_t voters = 0, living = 0;
-
-        if (!world->nodes[i].replica)
-            continue;
-        for (size_t k = 0; ct_replica_server(world->nodes[i].replica, k, &server); k++) {
-            struct node *node = node_of(world, server.id);
-
-            voters++;
-            living += node && node != &world->nodes[index];
-        }
-        if (voters && 2 * living <= voters)
-            return false;
-    }
-    return true;
-}
-
-void world_end_faults(struct world *world)
-{
-    memset(world->cut, 0, sizeof world->cut);
-    world->loss = 0;
-    world->repeat = 0;
-    for (size_t i = 0; i < WORLD_NODES; i++) {
-        world->nodes[i].stopped_until_ms = 0;
-        if (!world->nodes[i].replica)
-            world_restart(world, i);
-    }
-}
-
-/* Each node is on one side of the cut. */
-static void cut_in_two(struct world *world)
-{
-    bool side[WORLD_NODES];
-
-    for (size_t i = 0; i < WORLD_NODES; i++)
-        side[i] = ct_rng_below(&world->rng, 2);
-    for (size_t i = 0; i < WORLD_NODES; i++)
-        for (size_t k = 0; k < WORLD_NODES; k++)
-            world->cut[i][k] = side[i] != side[k];
-}
-
-static void trace(struct world *world, const char *what, size_t index)
-{
-    if (getenv("CTRUN_REPLICA_TRACE")) {
-        printf("%llu ms: %s %zu\n", (unsigned long long)world->now_ms, what, index);
-        world_print(world);
-    }
-}
-
-void world_fault(struct world *world)
-{
-    size_t index = ct_rng_below(&world->rng, WORLD_NODES);
-    int leader = world_leader(world);
-
-    if (leader >= 0 && ct_rng_below(&world->rng, 2))
-        index = (size_t)leader;
-    switch (ct_rng_below(&world->rng, 8)) {
-    case 0:
-    case 1:
-        if (world->nodes[index].replica && may_die(world, index)) {
-            trace(world, "kill", index);
-            world_kill(world, index, ct_rng_below(&world->rng, 2));
-        }
-        break;
-    case 2:
-        cut_in_two(world);
-        break;
-    case 3: /* one direction */
-        world->cut[index][ct_rng_below(&world->rng, WORLD_NODES)] = true;
-        break;
-    case 4:
-        world->nodes[index].stopped_until_ms = world->now_ms + ct_rng_below(&world->rng, 5000);
-        break;
-    case 5:
-        world->nodes[index].clock_ms += (int64_t)ct_rng_below(&world->rng, 3000);
-        break;
-    case 6:
-        world->loss = (uint32_t)ct_rng_below(&world->rng, 300);
-        world->repeat = (uint32_t)ct_rng_below(&world->rng, 300);
-        break;
-    default:
-        world_end_faults(world);
-        break;
-    }
-}
-
-void world_print(struct world *world)
-{
-    for (size_t i = 0; i < WORLD_NODES; i++) {
-        struct node *node = &world->nodes[i];
-        struct ct_replica_server server;
-
-        if (!node->replica) {
-            printf("node %zu: dead\n", i);
-            continue;
-        }
-        printf("node %zu: id %llu term %llu leader %llu leads %d clock %lld, voters", i,
-               (unsigned long long)node->id, (unsigned long long)ct_replica_term(node->replica),
-               (unsigned long long)ct_replica_leader(node->replica), node->leads,
-               (long long)node->clock_ms);
-        for (size_t k = 0; ct_replica_server(node->replica, k, &server); k++) {
-            printf(" %llu%s", (unsigned long long)server.id,
-                   node_of(world, server.id) ? "" : "(dead)");
-        }
-        for (uint64_t k = node->replica->log.base_index + 1, term = 0;
-             k <= replica_log_last(&node->replica->log); k++) {
-            if (replica_log_term(&node->replica->log, k) != term) {
-                term = replica_log_term(&node->replica->log, k);
-                printf(" [%llu:%llu]", (unsigned long long)k, (unsigned long long)term);
-            }
-        }
-        printf(" last %llu committed %llu\n",
-               (unsigned long long)replica_log_last(&node->replica->log),
-               (unsigned long long)node->replica->committed);
+        bury(world);
     }
 }
 
@@ -546,7 +535,7 @@ bool world_agrees(struct world *world)
         broken(world, "nobody leads");
         return false;
     }
-    for (size_t i = 0; i < WORLD_NODES; i++) {
+    for (size_t i = 0; i < world->node_count; i++) {
         const struct node *node = &world->nodes[i];
 
         for (size_t key = 0;

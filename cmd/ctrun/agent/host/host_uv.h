@@ -3,7 +3,7 @@
  *   the node is alone    an embedded server on an AF_UNIX socket in a private folder
  *                        (local_socket.h)
  *   node_rank above 0    join the rendezvous on the endpoint
- *   several endpoints    join the daemon that listens on one of them
+ *   several endpoints    the node at the first hosts, unless another one answers; all join
  *   otherwise            bind the endpoint: the node that succeeds hosts; when the address is taken
  *                        or is another machine's, join the listener there (a ctrund, another ctrun)
  *
@@ -16,15 +16,17 @@
 
 #include "base/log/log.h"
 #include "cmd/ctrun/agent/job/launch_job.h"
+#include "endpoint_list.h"
 #include "rendezvous/service/server_uv.h"
 
 struct host {
-    struct ct_rdzv_server *server; /* NULL: another process serves */
-    char endpoint[320];            /* for ct_agent_start */
-    char address[64];              /* at which other nodes reach this one */
-    struct ct_id id;               /* of this node's agent, by which its own server knows it */
-    struct ct_error unbound;       /* why it is not hosted here, when that was tried */
-    bool replicated;               /* the server here may hold the record beside others */
+    struct ct_rdzv_server *server;      /* NULL: another process serves */
+    char endpoint[ENDPOINT_LIST_BYTES]; /* for ct_agent_start: one, or several with commas */
+    char door[CT_ENDPOINT_TEXT];        /* this node's own among them; "": none, or hosted there */
+    char address[64];                   /* at which other nodes reach this one */
+    struct ct_id id;                    /* of this node's agent, by which its own server knows it */
+    struct ct_error unbound;            /* why it is not hosted here, when that was tried */
+    bool replicated;                    /* the server here may hold the record beside others */
 };
 
 /* Start the rendezvous server of this node. 0; CT_EAUTH (beyond loopback without a key), CT_EUSAGE,

@@ -1,0 +1,63 @@
+/* See endpoints.h. */
+#include "rendezvous/client/endpoints.h"
+
+#include "base/assert.h"
+
+/* Have holders of the record been named? */
+static bool knows_others(const struct ct_endpoints *endpoints)
+{
+    return endpoints->count > endpoints->given;
+}
+
+int ct_endpoints_init(struct ct_endpoints *endpoints, const char *list, struct ct_error *err)
+{
+    int rc = 0;
+
+    *endpoints = (struct ct_endpoints){.given = 0};
+    do {
+        char one[CT_ENDPOINT_TEXT];
+
+        if (endpoints->count == CT_ENDPOINTS_GIVEN)
+            return ct_error_set(err, CT_EUSAGE, "an agent can be given %d endpoints",
+                                CT_ENDPOINTS_GIVEN);
+        ct_endpoint_next(&list, one);
+        rc = ct_endpoint_parse(one, -1, &endpoints->list[endpoints->count++], err);
+    } while (rc == 0 && *list != '\0');
+    endpoints->given = endpoints->count;
+    return rc;
+}
+
+/* The leader is last in its own list, so that others are asked before when it is gone. */
+void ct_endpoints_learn(struct ct_endpoints *endpoints, const struct ct_msg_voters *voters)
+{
+    endpoints->count = endpoints->given;
+    for (uint32_t i = 0; i < voters->servers.count && endpoints->count < CT_ENDPOINTS_ALL; i++)
+        if (ct_endpoint_parse(voters->servers.data[i].address, -1,
+                              &endpoints->list[endpoints->count], NULL) == 0)
+            endpoints->count++;
+    endpoints->next = endpoints->given % endpoints->count;
+}
+
+void ct_endpoints_begin(struct ct_endpoints *endpoints, uint64_t now_ms, uint64_t give_up_ms)
+{
+    endpoints->tried = 0;
+    endpoints->give_up_ms = now_ms + CT_MIN(give_up_ms, (uint64_t)INT32_MAX);
+}
+
+struct ct_endpoint_try ct_endpoints_next(struct ct_endpoints *endpoints, uint64_t now_ms)
+{
+    uint64_t limit_ms = endpoints->count > 1 ? CT_ENDPOINTS_TURN_MS : INT32_MAX;
+    uint64_t left_ms = endpoints->give_up_ms > now_ms ? endpoints->give_up_ms - now_ms : 1;
+    const struct ct_endpoint *endpoint = &endpoints->list[endpoints->next];
+
+    endpoints->tried++;
+    endpoints->next = (endpoints->next + 1) % endpoints->count;
+    return (struct ct_endpoint_try){.endpoint = endpoint,
+                                    .connect_ms = (uint32_t)CT_MIN(left_ms, limit_ms),
+                                    .once = knows_others(endpoints)};
+}
+
+bool ct_endpoints_go_on(const struct ct_endpoints *endpoints, bool was_open)
+{
+    return !was_open && knows_others(endpoints) && endpoints->tried < endpoints->count;
+}

@@ -1,0 +1,55 @@
+/* The endpoints that an agent tries in turn: those it was given, and those where the record of its
+ * job is held, as the last leader, or another holder, has told.
+ *
+ *      given:  a  b        the next one is tried when the member asks again, with its jitter
+ *      told:   a  b | x y  from x on, each once and at once after the one before, until one opens
+ *
+ * Whoever held the record is where the rendezvous may be when the leader is gone. Pure: the caller
+ * dials. */
+#ifndef CT_RENDEZVOUS_CLIENT_ENDPOINTS_H
+#define CT_RENDEZVOUS_CLIENT_ENDPOINTS_H
+
+#include "net/endpoint.h"
+#include "wire/wire.h"
+
+enum {
+    CT_ENDPOINTS_GIVEN = 8,
+    CT_ENDPOINTS_ALL = CT_ENDPOINTS_GIVEN + 16, /* with those of VOTERS */
+    CT_ENDPOINTS_TURN_MS = 1000,                /* with several: how long one is tried */
+};
+
+/* Its fields are private. */
+struct ct_endpoints {
+    struct ct_endpoint list[CT_ENDPOINTS_ALL]; /* those given, those told */
+    size_t given;
+    size_t count;
+    size_t next;
+    size_t tried;        /* since ct_endpoints_begin */
+    uint64_t give_up_ms; /* when the member has waited long enough */
+};
+
+/* One try. */
+struct ct_endpoint_try {
+    const struct ct_endpoint *endpoint; /* valid until the endpoints change */
+    uint32_t connect_ms;                /* for so long, at least 1 */
+    bool once;                          /* a refusal ends it: others are tried instead */
+};
+
+/* Read a list, "a:29400,b:29400". 0 or CT_EUSAGE with the sentence. */
+int ct_endpoints_init(struct ct_endpoints *endpoints, const char *list, struct ct_error *err);
+
+/* VOTERS came: these take the place of the ones told before, and the first of them is next. What
+ * cannot be read is left out. */
+void ct_endpoints_learn(struct ct_endpoints *endpoints, const struct ct_msg_voters *voters);
+
+/* The member asks for a connection within `give_up_ms`: ct_endpoints_next has the first try. */
+void ct_endpoints_begin(struct ct_endpoints *endpoints, uint64_t now_ms, uint64_t give_up_ms);
+
+/* Take the next endpoint in turn. */
+struct ct_endpoint_try ct_endpoints_next(struct ct_endpoints *endpoints, uint64_t now_ms);
+
+/* A connection ended; `was_open`: after it had opened. Is the next one tried at once, before the
+ * member hears of it? */
+bool ct_endpoints_go_on(const struct ct_endpoints *endpoints, bool was_open);
+
+#endif

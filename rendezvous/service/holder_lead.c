@@ -1,0 +1,268 @@
+/* What the replica decides: whether this server has a service, and that its records are kept. */
+#include "rendezvous/service/holder_state.h"
+
+#include "rendezvous/service/records.h"
+
+#include "base/assert.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum {
+    RETRY_MS = 20,  /* until a node that was told to go elsewhere asks again */
+    UNLED_MS = 200, /* the same, while no peer leads */
+};
+
+/* ---- nodes that must go elsewhere ----------------------------------------------------------- */
+
+static void describe(const struct ct_holder *holder, const struct ct_holder_voters *voters,
+                     char *text, size_t room)
+{
+    const char *job = holder->limits.only_job;
+    uint64_t leader = ct_replica_leader(holder->replica);
+
+    if (holder->peers != NULL) {
+        holder_describe_peers(holder, text, room);
+        return;
+    }
+    (void)snprintf(text, room,
+                   "host %s does not lead the rendezvous of job %s: its nodes agree on "
+                   "one that does",
+                   holder->host, job);
+    for (uint32_t i = 0; i < voters->count; i++)
+        if (voters->list[i].id == leader && leader != holder->id)
+            (void)snprintf(text, room, "the rendezvous of job %s is at %s, not at host %s", job,
+                           voters->list[i].address, holder->host);
+    if (voters->count > 2 && leader == 0)
+        (void)snprintf(text, room,
+                       "the rendezvous of job %s has no leader: %u of the %u hosts that hold its "
+                       "record must hear each other, host %s waits for that",
+                       job, voters->count / 2 + 1, voters->count, holder->host);
+    if (voters->count == 2 && leader == 0 && holder->voter_count == 1)
+        (void)snprintf(text, room,
+                       "job %s waits for the host at %s, which is silent: of two hosts neither can "
+                       "know that the other is dead. It ends when that host answers, or its ctrun "
+                       "is known to be dead",
+                       job, voters->list[voters->list[0].id == holder->id].address);
+}
+
+void holder_refuse(const struct ct_holder *holder, struct ct_holder_conn *conn)
+{
+    bool is_unled = holder->peers != NULL && ct_replica_leader(holder->replica) == 0;
+    struct ct_holder_voters voters;
+    char text[512];
+
+    holder_list_voters(holder, &voters);
+    describe(holder, &voters, text, sizeof text);
+    if (voters.count > 0)
+        holder_send_voters(holder, &voters, conn);
+    holder->io.send(holder->io.context, conn->peer,
+                    &(struct ct_message){.type = CT_MSG_REFUSE,
+                                         .refuse = {.code = CT_EUNAVAILABLE,
+                                                    .retry_ms = is_unled ? UNLED_MS : RETRY_MS,
+                                                    .text = text}});
+    holder->io.turn_away(holder->io.context, conn->peer, CT_EUNAVAILABLE, text);
+}
+
+void holder_drop_service(struct ct_holder *holder)
+{
+    struct ct_service *service = holder->service;
+
+    holder->service = NULL;
+    holder->told.count = 0;
+    for (struct ct_holder_conn *conn = holder->conns; conn != NULL; conn = conn->next) {
+        if (conn->link == 0)
+            continue;
+        conn->link = 0;
+        conn->offers = false;
+        holder_refuse(holder, conn);
+    }
+    ct_service_free(service);
+}
+
+/* ---- the replica's callbacks ---------------------------------------------------------------- */
+
+static void on_send(void *context, uint64_t to, const char *address,
+                    const struct ct_message *message)
+{
+    const struct ct_holder *holder = context;
+
+    if (!holder->stopped && !holder_is_dead(holder, to))
+        holder->io.send_replica(holder->io.context, to, address, message);
+}
+
+static void restore(struct ct_holder *holder)
+{
+    struct ct_bytes record;
+    struct ct_error err = {0};
+    const char *key;
+
+    for (size_t i = 0; ct_replica_entry(holder->replica, i, &key, &record); i++)
+        if (ct_service_restore(holder->service, holder->now_ms, record.data, record.size, &err) !=
+            0)
+            holder_log(holder, CT_LOG_ERROR, "%s is left out: %s", key, err.text);
+    ct_service_restored(holder->service, holder_epoch(holder));
+}
+
+static void log_lead(const struct ct_holder *holder, uint64_t term)
+{
+    if (holder->peers != NULL)
+        holder_log(holder, CT_LOG_INFO,
+                   "this ctrund leads the peers in term %" PRIu64 ", with %zu jobs", term,
+                   ct_service_jobs(holder->service));
+    else
+        holder_log(holder, CT_LOG_INFO, "this host leads the rendezvous of job %s in term %" PRIu64,
+                   holder->limits.only_job, term);
+}
+
+static void on_lead(void *context, uint64_t term)
+{
+    struct ct_holder *holder = context;
+
+    holder->service = ct_service_new(&holder->limits, &holder->service_io, 0);
+    if (holder->service == NULL)
+        return; /* nobody is served: as if it were silent */
+    restore(holder);
+    for (size_t i = 0; i < holder->voter_count; i++) {
+        struct ct_holder_voter *voter = &holder->voters[i];
+
+        voter->seen_ms = holder->now_ms;
+        if (voter->led)
+            ct_service_node_silent(holder->service, voter->id, holder->now_ms - voter->heard_ms);
+    }
+    for (size_t i = 0; i < holder->dead_count; i++)
+        ct_service_node_died(holder->service, holder->now_ms, holder->dead[i]);
+    log_lead(holder, term);
+}
+
+static void on_follow(void *context)
+{
+    struct ct_holder *holder = context;
+
+    if (holder->service != NULL)
+        holder_drop_service(holder);
+}
+
+/* What failed does so because another leads: the service goes as well. */
+static void on_put(void *context, uint64_t number, int code)
+{
+    struct ct_holder *holder = context;
+
+    if (code == 0 && holder->service != NULL)
+        ct_service_kept(holder->service, holder->now_ms, number, 0);
+}
+
+/* A node that cannot be reached is not asked again before it offers anew. */
+static void on_changed(void *context, int code)
+{
+    struct ct_holder *holder = context;
+    struct ct_holder_voters voters;
+
+    holder_list_voters(holder, &voters);
+    if (code == 0)
+        holder_log(holder, CT_LOG_DEBUG, "the record of job %s is held by %u hosts",
+                   holder->limits.only_job, voters.count);
+    for (struct ct_holder_conn *conn = holder->conns; conn != NULL; conn = conn->next)
+        if (code == CT_ETIMEOUT && holder->adds != 0 && conn->id == holder->adds)
+            conn->offers = false;
+    holder->changes = false;
+    holder->changed = true;
+    holder->adds = 0;
+}
+
+/* ---- the service's effects ------------------------------------------------------------------ */
+
+static void io_send(void *context, void *peer, const struct ct_message *message)
+{
+    const struct ct_holder *holder = context;
+
+    holder->io.send(holder->io.context, peer, message);
+}
+
+static void io_close(void *context, void *peer, int code, const char *sentence)
+{
+    const struct ct_holder *holder = context;
+
+    holder->io.close(holder->io.context, peer, code, sentence);
+}
+
+static bool io_is_for(void *context, void *peer, const char *job)
+{
+    const struct ct_holder *holder = context;
+
+    return holder->io.is_for(holder->io.context, peer, job);
+}
+
+static void io_announce(void *context, const char *job, const char *sentence)
+{
+    const struct ct_holder *holder = context;
+
+    holder->io.announce(holder->io.context, job, sentence);
+}
+
+static void io_trace(void *context, const char *job, const char *line)
+{
+    const struct ct_holder *holder = context;
+
+    holder->io.trace(holder->io.context, job, line);
+}
+
+/* "job/1": the kinds' order is that in which they are restored. */
+static int put(struct ct_holder *holder, uint64_t number, const char *job, enum ct_record_kind kind,
+               const void *record, size_t size)
+{
+    char key[CT_REPLICA_KEY_BYTES];
+
+    (void)snprintf(key, sizeof key, "%s/%d", job, (int)kind);
+    return ct_replica_put(holder->replica, holder->now_ms, number, key, record, size);
+}
+
+static int io_persist(void *context, uint64_t ticket, const void *record, size_t size,
+                      bool may_compact)
+{
+    static const char too_much[] =
+        "the record of all jobs would be larger than what a holder of it "
+        "can be sent: nothing more is kept until jobs end";
+    struct ct_holder *holder = context;
+    enum ct_record_kind kind;
+    char job[129];
+    int rc = CT_EPROTOCOL;
+
+    (void)may_compact; /* the map holds no more than the newest of each kind */
+    if (holder->stopped)
+        return CT_EFENCED;
+    if (!ct_record_head(record, size, &kind, job))
+        return rc;
+    if (kind != CT_RECORD_FORGET)
+        rc = put(holder, ticket, job, kind, record, size);
+    for (int old = CT_RECORD_RESERVE; kind == CT_RECORD_FORGET && old < CT_RDZV_RECORDS; old++)
+        rc = put(holder, UINT64_MAX, job, (enum ct_record_kind)old, NULL, 0);
+    ct_service_set_trouble(holder->service, rc == CT_ELIMIT ? too_much : "");
+    return rc != 0 ? rc : CT_SERVICE_LATER;
+}
+
+static int on_keep(void *context, const void *record, size_t size)
+{
+    const struct ct_holder *holder = context;
+
+    return holder->io.keep(holder->io.context, record, size);
+}
+
+void holder_connect_parts(struct ct_holder *holder)
+{
+    holder->replica_io = (struct ct_replica_io){.context = holder,
+                                                .send = on_send,
+                                                .on_lead = on_lead,
+                                                .on_follow = on_follow,
+                                                .on_put = on_put,
+                                                .on_changed = on_changed,
+                                                .keep = holder->peers != NULL ? on_keep : NULL};
+    holder->service_io =
+        (struct ct_service_io){.context = holder,
+                               .send = io_send,
+                               .close = io_close,
+                               .is_for = io_is_for,
+                               .persist = io_persist,
+                               .announce = io_announce,
+                               .trace = holder->io.trace != NULL ? io_trace : NULL};
+}

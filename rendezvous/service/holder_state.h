@@ -1,0 +1,78 @@
+/* What the files of a holder share:
+ *
+ *   holder.c            events
+ *   holder_lead.c       what the replica decides: the service comes and goes, its records are puts
+ *   holder_voters.c     who holds the record, and who is told
+ *   holder_founding.c   when it may lead without the others
+ *   holder_peers.c      with peers, which are the same from start to end
+ */
+#ifndef CT_RENDEZVOUS_SERVICE_HOLDER_STATE_H
+#define CT_RENDEZVOUS_SERVICE_HOLDER_STATE_H
+
+#include "rendezvous/service/holder.h"
+
+/* Log one sentence. */
+void holder_log(const struct ct_holder *holder, enum ct_log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* ---- holder_lead.c ---- */
+
+/* The callbacks of a replica and of a service, for ct_holder_init. */
+void holder_connect_parts(struct ct_holder *holder);
+
+/* Tell a node, or an operator, to go elsewhere. */
+void holder_refuse(const struct ct_holder *holder, struct ct_holder_conn *conn);
+
+/* It serves no longer: each node is told where to go. */
+void holder_drop_service(struct ct_holder *holder);
+
+/* ---- holder_peers.c ---- */
+
+/* A replica with its peers as the voters; NULL without memory. */
+struct ct_replica *holder_new_peer(struct ct_holder *holder);
+
+/* Who leads, or what is waited for. */
+void holder_describe_peers(const struct ct_holder *holder, char *text, size_t room);
+
+/* Log who leads when that has changed, and when nobody has for a while. */
+void holder_report_peers(struct ct_holder *holder);
+
+/* Is this the first message of one of its peers? If not, it is told why, and goes. */
+bool holder_admits_peer(const struct ct_holder *holder, const struct ct_holder_conn *conn,
+                        const struct ct_msg_hello *hello);
+
+/* ---- holder_voters.c ---- */
+
+/* Who holds the record, as far as this server knows, in the order in which nodes try them. */
+void holder_list_voters(const struct ct_holder *holder, struct ct_holder_voters *ret_voters);
+void holder_send_voters(const struct ct_holder *holder, const struct ct_holder_voters *voters,
+                        const struct ct_holder_conn *conn); /* NULL: to the endpoint */
+bool holder_is_dead(const struct ct_holder *holder, uint64_t id);
+
+/* What is known of voter `id`; NULL: it is none. */
+struct ct_holder_voter *holder_voter_of(struct ct_holder *holder, uint64_t id);
+
+/* Give up the connection to the job's endpoint, if there is one. */
+void holder_leave_endpoint(struct ct_holder *holder);
+
+/* Something may have changed: connect to the voters, tell who they are, change them. */
+void holder_update_voters(struct ct_holder *holder);
+
+/* ---- holder_founding.c ---- */
+
+uint64_t holder_epoch(const struct ct_holder *holder); /* of a service, should it lead */
+
+/* A replica that holds nothing yet; NULL without memory. */
+struct ct_replica *holder_new_replica(struct ct_holder *holder, uint64_t era);
+
+/* Found a record of its own, as number `count`, in place of what it holds. False without memory. */
+bool holder_found(struct ct_holder *holder, uint64_t count);
+
+/* After which the one of two voters that led goes on without the other. */
+uint64_t holder_silence_ms(const struct ct_holder *holder);
+void holder_go_on_without_silent(struct ct_holder *holder);
+
+/* Somebody was found dead: go on if all others are, and nothing can be lost. */
+void holder_go_on_without_dead(struct ct_holder *holder);
+
+#endif

@@ -1,0 +1,251 @@
+/* Who holds the record of a job: a leader chooses them among the nodes that offer, tells its
+ * members, and tells the place where the job's nodes were told to meet. */
+#include "rendezvous/service/holder_state.h"
+
+#include "rendezvous/replica/voters.h"
+
+#include "base/str.h"
+
+#include <string.h>
+
+enum {
+    CHOICE = 64,     /* nodes that are considered, voters first */
+    AWAY_LEASES = 2, /* until a voter whose node is not here gives way to another, and AWAY_MS more,
+                      * for nodes to find a new leader */
+};
+
+/* ---- who they are --------------------------------------------------------------------------- */
+
+/* In which order nodes try them: the leader, others, who led before, this one. */
+static int order_of(const struct ct_holder *holder, uint64_t id)
+{
+    if (id == holder->id)
+        return 3;
+    if (id == ct_replica_leader(holder->replica))
+        return 0;
+    return id == holder->led_by ? 2 : 1;
+}
+
+void holder_list_voters(const struct ct_holder *holder, struct ct_holder_voters *ret_voters)
+{
+    struct ct_replica_server one;
+
+    *ret_voters = (struct ct_holder_voters){.era = ct_replica_era(holder->replica)};
+    for (int order = 0; order <= 3; order++)
+        for (size_t i = 0; ct_replica_server(holder->replica, i, &one); i++)
+            if (order_of(holder, one.id) == order)
+                ret_voters->list[ret_voters->count++] = one;
+    if (ret_voters->count == 0)
+        *ret_voters = holder->known;
+    ret_voters->epoch = holder->service != NULL ? holder->told.epoch : 0;
+}
+
+void holder_send_voters(const struct ct_holder *holder, const struct ct_holder_voters *voters,
+                        const struct ct_holder_conn *conn)
+{
+    struct ct_wire_replica_server list[CT_REPLICA_SERVERS];
+    const struct ct_message message = {
+        .type = CT_MSG_VOTERS,
+        .voters = {.epoch = voters->epoch, .era = voters->era, .servers = {list, voters->count}}};
+
+    for (uint32_t i = 0; i < voters->count; i++)
+        list[i] = (struct ct_wire_replica_server){.id = voters->list[i].id,
+                                                  .address = voters->list[i].address};
+    if (conn != NULL)
+        holder->io.send(holder->io.context, conn->peer, &message);
+    else
+        holder->io.send_endpoint(holder->io.context, &message);
+}
+
+bool holder_is_dead(const struct ct_holder *holder, uint64_t id)
+{
+    for (size_t i = 0; i < holder->dead_count; i++)
+        if (holder->dead[i] == id)
+            return true;
+    return false;
+}
+
+struct ct_holder_voter *holder_voter_of(struct ct_holder *holder, uint64_t id)
+{
+    for (size_t i = 0; i < holder->voter_count; i++)
+        if (holder->voters[i].id == id)
+            return &holder->voters[i];
+    return NULL;
+}
+
+/* Those that are new were heard and seen just now. */
+static void note_voters(struct ct_holder *holder, const struct ct_holder_voters *voters)
+{
+    struct ct_holder_voter list[CT_REPLICA_SERVERS] = {0};
+    size_t count = 0;
+
+    for (uint32_t i = 0; i < voters->count; i++) {
+        const struct ct_holder_voter *known = holder_voter_of(holder, voters->list[i].id);
+
+        if (voters->list[i].id == holder->id)
+            continue;
+        list[count] = (struct ct_holder_voter){
+            .id = voters->list[i].id, .heard_ms = holder->now_ms, .seen_ms = holder->now_ms};
+        if (known != NULL)
+            list[count] = *known;
+        count++;
+    }
+    memcpy(holder->voters, list, count * sizeof *list);
+    holder->voter_count = count;
+}
+
+/* ---- the endpoint that the nodes were told -------------------------------------------------- */
+
+/* A ctrun that is started again at the endpoint knows of no job, and founds one: it must hear
+ * of this one before its first round. */
+static void watch_endpoint(struct ct_holder *holder)
+{
+    if (holder->endpoint != CT_HOLDER_AWAY || holder->at_endpoint ||
+        ct_service_generation(holder->service) == 0)
+        return;
+    if (holder->io.dial_endpoint(holder->io.context))
+        holder->endpoint = CT_HOLDER_DIALS;
+}
+
+void holder_leave_endpoint(struct ct_holder *holder)
+{
+    if (holder->endpoint != CT_HOLDER_AWAY)
+        holder->io.leave_endpoint(holder->io.context);
+    holder->endpoint = CT_HOLDER_AWAY;
+}
+
+/* ---- the choice ----------------------------------------------------------------------------- */
+
+struct choice {
+    struct ct_replica_node nodes[CHOICE];
+    char hosts[CHOICE][CT_REPLICA_ADDRESS_BYTES];
+    const char *addresses[CHOICE];
+    size_t count;
+};
+
+/* A node at `address`, whose part before the port stands for its host. */
+static void consider(struct choice *choice, uint64_t id, const char *address, bool votes, bool gone)
+{
+    size_t at = choice->count++;
+    char *host = choice->hosts[at];
+    char *colon;
+
+    (void)ct_str_copy(host, CT_REPLICA_ADDRESS_BYTES, address);
+    colon = strrchr(host, ':');
+    if (colon != NULL)
+        *colon = '\0';
+    choice->addresses[at] = address;
+    choice->nodes[at] =
+        (struct ct_replica_node){.id = id, .host = host, .votes = votes, .gone = gone};
+}
+
+static bool is_gone(struct ct_holder *holder, uint64_t id)
+{
+    const struct ct_holder_voter *voter = holder_voter_of(holder, id);
+    uint64_t away_ms = AWAY_LEASES * (uint64_t)holder->lease_ms + CT_HOLDER_AWAY_MS;
+
+    return holder_is_dead(holder, id) ||
+           (voter != NULL && holder->now_ms - voter->seen_ms >= away_ms);
+}
+
+/* The voters, then those nodes that offer, in the order in which they came. */
+static void list_choice(struct ct_holder *holder, const struct ct_holder_voters *voters,
+                        struct choice *choice)
+{
+    const struct ct_holder_conn *conn = holder->conns;
+
+    choice->count = 0;
+    for (uint32_t i = 0; i < voters->count; i++)
+        consider(choice, voters->list[i].id, voters->list[i].address, true,
+                 is_gone(holder, voters->list[i].id));
+    while (conn != NULL && conn->next != NULL)
+        conn = conn->next;
+    for (; conn != NULL && choice->count < CHOICE; conn = conn->prev)
+        if (conn->offers && conn->id != holder->id && holder_voter_of(holder, conn->id) == NULL)
+            consider(choice, conn->id, conn->address, false, holder_is_dead(holder, conn->id));
+}
+
+static void change_voters(struct ct_holder *holder, const struct ct_holder_voters *voters)
+{
+    struct choice choice;
+    size_t index;
+    int rc = CT_EINUSE;
+
+    if (holder->changes)
+        return;
+    list_choice(holder, voters, &choice);
+    switch (ct_replica_next_change(choice.nodes, choice.count, holder->id, &index)) {
+    case CT_REPLICA_ADD:
+        holder->adds = choice.nodes[index].id;
+        rc = ct_replica_add(holder->replica, holder->now_ms, holder->adds, choice.addresses[index]);
+        break;
+    case CT_REPLICA_REMOVE:
+        holder->adds = 0;
+        rc = ct_replica_remove(holder->replica, holder->now_ms, choice.nodes[index].id);
+        break;
+    case CT_REPLICA_KEEP:
+        break;
+    }
+    holder->changes = rc == 0;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------ */
+
+static bool differ(const struct ct_holder_voters *a, const struct ct_holder_voters *b)
+{
+    bool same = a->count == b->count && a->era == b->era && a->epoch == b->epoch;
+
+    for (uint32_t i = 0; same && i < a->count; i++)
+        same = a->list[i].id == b->list[i].id;
+    return !same;
+}
+
+static void send_to_members(struct ct_holder *holder, struct ct_holder_voters *voters)
+{
+    /* Only who is told an epoch offers to hold the record. */
+    voters->epoch = holder->peers != NULL ? 0 : holder_epoch(holder);
+    if (!differ(voters, &holder->told))
+        return;
+    holder->told = *voters;
+    for (const struct ct_holder_conn *conn = holder->conns; conn != NULL; conn = conn->next)
+        if (conn->link != 0 && ct_service_has_joined(holder->service, conn->link))
+            holder_send_voters(holder, &holder->told, conn);
+    if (holder->endpoint == CT_HOLDER_THERE)
+        holder_send_voters(holder, &holder->told, NULL);
+}
+
+static void want_living(const struct ct_holder *holder, const struct ct_holder_voters *voters)
+{
+    struct ct_replica_server living[CT_REPLICA_SERVERS];
+    size_t count = 0;
+
+    for (uint32_t i = 0; i < voters->count; i++)
+        if (voters->list[i].id != holder->id && !holder_is_dead(holder, voters->list[i].id))
+            living[count++] = voters->list[i];
+    holder->io.want(holder->io.context, living, count);
+}
+
+void holder_update_voters(struct ct_holder *holder)
+{
+    struct ct_holder_voters voters;
+
+    holder_list_voters(holder, &voters);
+    note_voters(holder, &voters);
+    want_living(holder, &voters);
+    if (holder->peers != NULL)
+        holder_report_peers(holder);
+    if (holder->service == NULL) {
+        holder_leave_endpoint(holder);
+        return;
+    }
+    for (const struct ct_holder_conn *conn = holder->conns; conn != NULL; conn = conn->next) {
+        struct ct_holder_voter *voter = conn->offers ? holder_voter_of(holder, conn->id) : NULL;
+
+        if (voter != NULL)
+            voter->seen_ms = holder->now_ms;
+    }
+    send_to_members(holder, &voters);
+    if (holder->peers == NULL)
+        change_voters(holder, &voters);
+    watch_endpoint(holder);
+}

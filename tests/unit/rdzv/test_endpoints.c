@@ -1,0 +1,105 @@
+/* Which endpoint an agent tries next, and for how long. */
+#include "rendezvous/client/endpoints.h"
+
+#include <criterion/criterion.h>
+
+TestSuite(endpoints, .timeout = 10);
+
+static struct ct_endpoints endpoints;
+
+static void learn(const char *a, const char *b)
+{
+    struct ct_wire_replica_server list[] = {{.id = 1, .address = a}, {.id = 2, .address = b}};
+    const struct ct_msg_voters voters = {.epoch = 1, .servers = {list, b != NULL ? 2 : 1}};
+
+    ct_endpoints_learn(&endpoints, &voters);
+}
+
+static uint16_t next_port(uint64_t now_ms)
+{
+    return ct_endpoints_next(&endpoints, now_ms).endpoint->port;
+}
+
+Test(endpoints, those_given_are_tried_in_turn_once_a_request)
+{
+    cr_assert_eq(ct_endpoints_init(&endpoints, "a:1,b:2", NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        ct_endpoints_begin(&endpoints, 0, 10000);
+        cr_assert_eq(next_port(0), 1);
+        cr_assert_not(ct_endpoints_go_on(&endpoints, false));
+        ct_endpoints_begin(&endpoints, 0, 10000);
+        cr_assert_eq(next_port(0), 2);
+    }
+}
+
+Test(endpoints, those_told_come_first_and_each_is_tried_at_once)
+{
+    cr_assert_eq(ct_endpoints_init(&endpoints, "a:1", NULL), 0);
+    learn("x:7", "y:8");
+    ct_endpoints_begin(&endpoints, 0, 10000);
+    cr_assert_eq(next_port(0), 7);
+    cr_assert(ct_endpoints_go_on(&endpoints, false));
+    cr_assert_eq(next_port(0), 8);
+    cr_assert(ct_endpoints_go_on(&endpoints, false));
+    cr_assert_eq(next_port(0), 1);
+    cr_assert_not(ct_endpoints_go_on(&endpoints, false), "all have been tried");
+}
+
+Test(endpoints, a_connection_that_was_open_ends_the_tries)
+{
+    cr_assert_eq(ct_endpoints_init(&endpoints, "a:1", NULL), 0);
+    learn("x:7", "y:8");
+    ct_endpoints_begin(&endpoints, 0, 10000);
+    cr_assert_eq(next_port(0), 7);
+    cr_assert_not(ct_endpoints_go_on(&endpoints, true));
+}
+
+Test(endpoints, newer_voters_take_the_place_of_older_ones)
+{
+    cr_assert_eq(ct_endpoints_init(&endpoints, "a:1", NULL), 0);
+    learn("x:7", "y:8");
+    learn("z:9", NULL);
+    ct_endpoints_begin(&endpoints, 0, 10000);
+    cr_assert_eq(next_port(0), 9);
+    cr_assert_eq(next_port(0), 1);
+    cr_assert_eq(next_port(0), 9);
+}
+
+Test(endpoints, an_address_that_cannot_be_read_is_left_out)
+{
+    cr_assert_eq(ct_endpoints_init(&endpoints, "a:1", NULL), 0);
+    learn("no port", "y:8");
+    ct_endpoints_begin(&endpoints, 0, 10000);
+    cr_assert_eq(next_port(0), 8);
+    cr_assert_eq(next_port(0), 1);
+}
+
+Test(endpoints, one_of_several_is_tried_for_a_second_the_only_one_as_long_as_the_member_waits)
+{
+    cr_assert_eq(ct_endpoints_init(&endpoints, "a:1", NULL), 0);
+    ct_endpoints_begin(&endpoints, 100, 60000);
+    cr_assert_eq(ct_endpoints_next(&endpoints, 100).connect_ms, 60000);
+    cr_assert_eq(ct_endpoints_next(&endpoints, 60000).connect_ms, 100);
+    cr_assert_eq(ct_endpoints_next(&endpoints, 60100).connect_ms, 1, "never without any time");
+    learn("x:7", NULL);
+    cr_assert_eq(ct_endpoints_next(&endpoints, 100).connect_ms, CT_ENDPOINTS_TURN_MS);
+}
+
+Test(endpoints, a_refusal_ends_a_try_when_there_are_holders_to_ask)
+{
+    cr_assert_eq(ct_endpoints_init(&endpoints, "a:1,b:2", NULL), 0);
+    ct_endpoints_begin(&endpoints, 0, 10000);
+    cr_assert_not(ct_endpoints_next(&endpoints, 0).once);
+    learn("x:7", NULL);
+    cr_assert(ct_endpoints_next(&endpoints, 0).once);
+}
+
+Test(endpoints, more_than_eight_are_refused)
+{
+    struct ct_error err = {0};
+
+    cr_assert_eq(ct_endpoints_init(&endpoints, "a:1,a:2,a:3,a:4,a:5,a:6,a:7,a:8", &err), 0);
+    cr_assert_eq(ct_endpoints_init(&endpoints, "a:1,a:2,a:3,a:4,a:5,a:6,a:7,a:8,a:9", &err),
+                 CT_EUSAGE);
+    cr_assert_str_eq(err.text, "an agent can be given 8 endpoints");
+}

@@ -1,0 +1,161 @@
+/* A rendezvous that knows less than its nodes, because those who held the record are dead. */
+#include "scene.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+TestSuite(rebuild, .timeout = 60);
+
+/* A node that was in round `acting`, and has promised `promised`. */
+static void survivor(struct scene *s, const char *name, uint64_t promised, uint64_t acting)
+{
+    struct scene_host *host = scene_host(s, name);
+
+    host->promised = promised;
+    host->acting = host->begun = acting;
+    host->orphan = true;
+    scene_join(s, name);
+}
+
+static void begin(struct scene *s, uint32_t nodes_min, uint32_t nodes_max)
+{
+    scene_init(s, nodes_min, nodes_max, 3);
+    ct_rdzv_set_rebuild(s->job, CT_RDZV_REBUILD_OF_ORPHAN);
+}
+
+static const struct ct_rdzv_roster *roster(const struct scene *s)
+{
+    return ct_rdzv_roster(s->job);
+}
+
+Test(rebuild, the_highest_generation_and_the_newest_state_win)
+{
+    struct scene s;
+
+    begin(&s, 2, 2);
+    survivor(&s, "a", 5, 5);
+    cr_assert_eq(ct_rdzv_generation(s.job), 5);
+    survivor(&s, "b", 6, 5);
+    cr_assert_eq(ct_rdzv_generation(s.job), 7, "the next one is being made");
+    scene_prepared(&s, "a", 5, 40);
+    scene_prepared(&s, "b", 5, 41);
+    cr_assert_eq(roster(&s)->generation, 7);
+    cr_assert_eq(roster(&s)->lineage, 5);
+    cr_assert_eq(roster(&s)->base_step, 41);
+    scene_deinit(&s);
+}
+
+Test(rebuild, a_newer_lineage_wins_over_more_steps_of_an_older_one)
+{
+    struct scene s;
+
+    begin(&s, 2, 2);
+    survivor(&s, "a", 6, 6);
+    survivor(&s, "b", 5, 5);
+    scene_prepared(&s, "a", 6, 40);
+    scene_prepared(&s, "b", 5, 90);
+    cr_assert_eq(roster(&s)->lineage, 6);
+    cr_assert_eq(roster(&s)->base_step, 40);
+    scene_deinit(&s);
+}
+
+Test(rebuild, nothing_is_founded_a_second_time_while_a_holder_may_live)
+{
+    struct scene s;
+
+    begin(&s, 1, 2);
+    scene_host(&s, "a")->promised = 5;
+    scene_join(&s, "a");
+    cr_assert_eq(scene_host(&s, "a")->refused, CT_EFENCED);
+    cr_assert_gt(scene_host(&s, "a")->retry_ms, 0, "its proof may come");
+    cr_assert_eq(ct_rdzv_generation(s.job), 0);
+    ct_rdzv_set_rebuild(s.job, CT_RDZV_REBUILD_NEVER);
+    survivor(&s, "b", 5, 5);
+    cr_assert_eq(scene_host(&s, "b")->refused, CT_EFENCED);
+    cr_assert_eq(scene_host(&s, "b")->retry_ms, 0);
+    scene_deinit(&s);
+}
+
+Test(rebuild, what_a_minority_held_is_brought_up_to_date)
+{
+    struct scene s;
+
+    begin(&s, 2, 3);
+    scene_run(&s, "a b");
+    survivor(&s, "c", 3, 3);
+    cr_assert_eq(scene_host(&s, "c")->refused, CT_EFENCED, "a whole record has all");
+    ct_rdzv_set_rebuild(s.job, CT_RDZV_REBUILD_OF_ALL);
+    survivor(&s, "c", 3, 3);
+    cr_assert_eq(ct_rdzv_generation(s.job), 4);
+    scene_prepared(&s, "a", 1, 7);
+    scene_prepared(&s, "b", 1, 7);
+    scene_prepared(&s, "c", 3, 9);
+    cr_assert_eq(roster(&s)->generation, 4);
+    cr_assert_eq(roster(&s)->count, 3);
+    cr_assert_eq(roster(&s)->base_step, 9);
+    scene_deinit(&s);
+}
+
+Test(rebuild, a_round_that_is_being_made_begins_again_above_it)
+{
+    struct scene s;
+
+    begin(&s, 2, 3);
+    survivor(&s, "a", 2, 2);
+    survivor(&s, "b", 2, 2);
+    scene_at(&s, s.params.last_call_ms + 1, true); /* the last call is over */
+    cr_assert_eq(ct_rdzv_generation(s.job), 3);
+    scene_prepared(&s, "a", 2, 20);
+    survivor(&s, "c", 5, 5);
+    cr_assert_eq(ct_rdzv_generation(s.job), 6);
+    cr_assert_eq(scene_host(&s, "a")->promised, 6, "asked anew");
+    scene_all_prepared(&s);
+    cr_assert_eq(roster(&s)->generation, 6);
+    cr_assert_eq(roster(&s)->count, 3);
+    scene_deinit(&s);
+}
+
+Test(rebuild, while_a_record_is_under_way_a_node_is_told_to_come_again)
+{
+    struct scene s;
+
+    begin(&s, 1, 2);
+    survivor(&s, "a", 2, 2);
+    scene_disk(&s, DISK_SLOW);
+    scene_at(&s, s.params.last_call_ms + 1, true);
+    survivor(&s, "b", 5, 5);
+    cr_assert_eq(scene_host(&s, "b")->refused, CT_EFENCED);
+    cr_assert_gt(scene_host(&s, "b")->retry_ms, 0);
+    scene_disk(&s, DISK_GOOD);
+    survivor(&s, "b", 5, 5);
+    cr_assert_eq(ct_rdzv_generation(s.job), 6);
+    scene_deinit(&s);
+}
+
+Test(rebuild, a_job_that_has_ended_stays_so)
+{
+    struct scene s;
+
+    begin(&s, 1, 2);
+    scene_run(&s, "a b");
+    scene_done(&s, "a");
+    scene_done(&s, "b");
+    survivor(&s, "c", 5, 5);
+    cr_assert_eq(scene_host(&s, "c")->refused, CT_EFENCED);
+    scene_deinit(&s);
+}
+
+Test(rebuild, another_that_goes_on_with_it_knows_that_it_was_rebuilt)
+{
+    struct scene s;
+
+    begin(&s, 1, 1);
+    ct_rdzv_restore_reserve(s.job, 7, 0, false, true);
+    ct_rdzv_restored(s.job);
+    survivor(&s, "a", 7, 5);
+    scene_prepared(&s, "a", 5, 40);
+    cr_assert_eq(roster(&s)->generation, 8);
+    cr_assert_eq(roster(&s)->lineage, 5);
+    cr_assert_eq(roster(&s)->base_step, 40);
+    scene_deinit(&s);
+}
