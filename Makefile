@@ -365,6 +365,10 @@ SOAK := $(BUILD)/tests/soak
 $(SOAK): $(call objects,$(call sources,tests/soak)) $(TEST_TOOLS) $(call archives,base)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(call libs,base) -o $@
+LEADERS_TABLE := $(BUILD)/tests/leaders
+$(LEADERS_TABLE): $(call objects,$(call sources,tests/leaders)) $(TEST_TOOLS) $(call archives,base)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(call libs,base) -o $@
 
 BENCHES := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/*.c))
 # What tells a weak peer of the benchmarks from a good one (tests/e2e/scripts/test_benches.c).
@@ -385,7 +389,7 @@ $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(TEST_TOOLS) $(call archives,$(FUZ
 	$(Q)$(CC) $(ALL_CFLAGS) $(filter %.o,$^) $(filter %.a,$^) $(ALL_LDFLAGS) -fsanitize=fuzzer $(call libs,$(FUZZED)) -o $@
 
 # ---- what one asks for --------------------------------------------------------------------------
-.PHONY: units tests test torch programs unit/% lint asan tsan fuzz fuzzers bench sim sim-large mutants soak coverage install
+.PHONY: units tests test torch programs unit/% lint asan tsan fuzz fuzzers bench sim sim-large mutants soak leaders coverage install
 units: $(UNITS) ## build every unit test
 tests: $(UNITS) $(E2E) $(if $(filter $(HOSTGPU_MODES),$(MODE)),$(HOSTGPU_ALL)) $(USER_PROGRAMS) $(CONFORMANCE) $(INTERPOSE) $(SIM) all ## build every test
 test: tests ## run every test of this mode
@@ -413,8 +417,10 @@ mutants: ## each guard of the rendezvous removed: does the simulator notice? SEE
 	tests/sim/mutants $(or $(SEEDS),10000)
 programs: $(BUILD)/tests/unit_coll ## PROGRAMS=10000 random programs of collectives on each backend (ON=ucx: on one), from seed FIRST=1
 	$(if $(ON),CTRUN_PROGRAMS_ON=$(ON)) CTRUN_PROGRAMS=$(or $(PROGRAMS),10000) CTRUN_PROGRAMS_FIRST=$(or $(FIRST),1) $< --filter 'programs/*'
-soak: $(SOAK) all ## an elastic training under random faults for SECONDS=300, SEED=the time
-	$(SOAK) --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED)) --programs $(BUILD)/bin
+soak: $(SOAK) all ## an elastic training under random faults for SECONDS=300, SEED=the time; LEADERS=1: only who leads is killed
+	$(SOAK) $(if $(LEADERS),--leaders) --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED)) --programs $(BUILD)/bin
+leaders: $(LEADERS_TABLE) all ## the table of what the death of who leads costs, ARGS="--nodes 3 --fault kill" (root)
+	$(LEADERS_TABLE) --programs $(BUILD)/bin $(ARGS)
 bench: all $(BENCHES) ## the benchmarks against peers (scripts/bench)
 	scripts/bench/all $(BUILD)
 coverage: ## lines that the tests reach

@@ -43,7 +43,8 @@ void ct_run_values_add(struct ct_run_values *to, const char *line, size_t size)
     json_decref(root);
 }
 
-void ct_run_values_read(const char *folder, struct ct_run_values *ret)
+/* Read the lines that have `words`, NULL: all. */
+static void read_lines(const char *folder, const char *words, struct ct_run_values *ret)
 {
     char path[PATH_MAX], *line = NULL;
     size_t room = 0;
@@ -56,7 +57,18 @@ void ct_run_values_read(const char *folder, struct ct_run_values *ret)
     if (file == NULL)
         return;
     while ((size = getline(&line, &room, file)) > 0)
-        ct_run_values_add(ret, line, (size_t)size);
+        if (words == NULL || strstr(line, words) != NULL)
+            ct_run_values_add(ret, line, (size_t)size);
     free(line);
     (void)fclose(file);
+}
+
+void ct_run_values_read(const char *folder, struct ct_run_values *ret)
+{
+    read_lines(folder, NULL, ret);
+}
+
+void ct_run_values_read_evaluations(const char *folder, struct ct_run_values *ret)
+{
+    read_lines(folder, "\"eval\"", ret);
 }

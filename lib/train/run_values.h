@@ -24,4 +24,8 @@ void ct_run_values_add(struct ct_run_values *to, const char *line, size_t size);
 /* Read all lines of FOLDER/metrics.jsonl; a missing file has none. */
 void ct_run_values_read(const char *folder, struct ct_run_values *ret);
 
+/* Read the evaluations alone. The lines of training steps, of which a long run has millions, are
+ * passed over without being parsed: for a worker that begins to write while others wait. */
+void ct_run_values_read_evaluations(const char *folder, struct ct_run_values *ret);
+
 #endif

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ORDER_S = 10, END_S = 30 };
+enum { ORDER_S = 10, END_S = 30, PORT = 29400 };
 
 /* ---- starting ------------------------------------------------------------------------------- */
 
@@ -35,6 +35,10 @@ static void list_endpoints(const struct soak *soak, char ret_list[160])
 {
     int first = soak->cast.serving;
 
+    if (soak->leaders) {
+        (void)snprintf(ret_list, 160, "%s:%d", hosts_address(&soak->hosts, 0), soak->job.port);
+        return;
+    }
     (void)snprintf(ret_list, 160, "%s:%d,%s:%d", hosts_address(&soak->hosts, SOAK_HOSTS + first),
                    soak->job.port, hosts_address(&soak->hosts, SOAK_HOSTS + 1 - first),
                    soak->job.port);
@@ -44,12 +48,10 @@ bool cast_start_agent(struct soak *soak, int host)
 {
     struct node *node = &soak->cast.nodes[host];
     char lease[32], nodes[32], hang[32], endpoints[160];
-    const char *const options[] = {"--rdzv_id=soak",
-                                   "--grace=2s",
-                                   hang,
-                                   "--join_timeout=60s",
-                                   "--local_addr",
-                                   hosts_address(&soak->hosts, host),
+    const char *const options[] = {"--rdzv_id=soak", "--grace=2s", hang, "--join_timeout=60s",
+                                   "--local_addr", hosts_address(&soak->hosts, host),
+                                   /* leaders.c reads what debug says; newcomers join within 1 s */
+                                   soak->leaders ? "--log.level=debug" : NULL, "--grow=200ms",
                                    NULL};
     const struct job_agent agent = {.endpoints = endpoints,
                                     .nodes = nodes,
@@ -63,6 +65,7 @@ bool cast_start_agent(struct soak *soak, int host)
     (void)snprintf(lease, sizeof lease, "%.0fms", soak->lease_s * 1e3);
     (void)snprintf(nodes, sizeof nodes, "%d:%d", SOAK_MIN, SOAK_MAX);
     (void)snprintf(hang, sizeof hang, "--hang_timeout=%ds", SOAK_HANG_S);
+    leaders_forget(soak, host);
     node->leaving = node->ending = false;
     node->busy_s = node->excused_s = node->zombie_s = 0;
     memset(node->workers, 0, sizeof node->workers);
@@ -114,18 +117,31 @@ static void name_everybody(struct soak *soak)
         soak->cast.seats[i].daemon = &soak->job.seats[i].daemon;
 }
 
+/* A daemon; or none: the agent of host 0 is where the others meet first. */
+static bool open_rendezvous(struct soak *soak)
+{
+    if (soak->leaders) {
+        soak->job.port = PORT;
+        return true;
+    }
+    return cast_start_daemon(soak, 0, false) && job_await_daemon(&soak->job, 0, 10);
+}
+
 bool cast_open(struct soak *soak)
 {
     bool spaces = hosts_can_be_made() && hosts_up(&soak->hosts, "soak", SOAK_ALL_HOSTS, false);
+    int agents = soak->leaders ? SOAK_HOSTS : SOAK_MIN + 1;
 
+    if (!spaces && soak->leaders) /* on one loopback each agent could serve at the endpoint */
+        return false;
     if (!spaces)
         (void)hosts_up(&soak->hosts, "soak", SOAK_ALL_HOSTS, true);
     name_everybody(soak);
     if (spaces && !job_make_key(&soak->job, 10))
         return false;
-    if (!cast_start_daemon(soak, 0, false) || !job_await_daemon(&soak->job, 0, 10))
+    if (!open_rendezvous(soak))
         return false;
-    for (int i = 0; i <= SOAK_MIN; i++)
+    for (int i = 0; i < agents; i++)
         if (!cast_start_agent(soak, i))
             return false;
     return true;
@@ -146,6 +162,8 @@ bool cast_is_complete(const struct soak *soak)
 {
     const struct cast *cast = &soak->cast;
 
+    if (soak->leaders)
+        return leaders_are_complete(soak);
     return cast->figures_s > cast->started_s && cast->members == cast_up(soak);
 }
 

@@ -1,7 +1,7 @@
 /* Which fault comes when, and how it is done and undone. See soak.h.
  *
  * Host 0 is the elder: its agent and its first worker are never killed and never away for longer
- * than the lease, so that leaks have a whole soak to show in. */
+ * than the lease, so that leaks have a whole soak to show in (with --leaders it dies as others). */
 #include "soak.h"
 
 #include "chance.h"
@@ -9,14 +9,14 @@
 #include <signal.h>
 #include <stdio.h>
 
-enum { ELDER = 0, SETTLE_S = 12, DRAIN_S = 25, FENCE_S = 10 };
+enum { ELDER = 0, SETTLE_S = 12, DRAIN_S = 25, FENCE_S = 10, AWAY_S = 3 };
 
 static const struct fault {
     const char *words;
-    unsigned weight;
+    unsigned weights[2]; /* with a daemon; with --leaders */
     bool spaces;
 } faults[FAULT_COUNT] = {
-#define FAULT(NAME, function, words, weight, spaces) {words, weight, spaces},
+#define FAULT(NAME, function, words, weight, leaders, spaces) {words, {weight, leaders}, spaces},
 #include "faults.def"
 #undef FAULT
 };
@@ -24,6 +24,11 @@ static const struct fault {
 const char *faults_words(enum fault_kind kind)
 {
     return faults[kind].words;
+}
+
+unsigned faults_weight(const struct soak *soak, enum fault_kind kind)
+{
+    return faults[kind].weights[soak->leaders];
 }
 
 /* ---- later ---------------------------------------------------------------------------------- */
@@ -39,7 +44,7 @@ static void later_start_agent(void *context, int host)
 
     if (process_runs(soak->cast.nodes[host].agent)) {
         if (soak->cast.nodes[host].ending)
-            plan(soak, 0.5, later_start_agent, host);
+            plan(soak, soak->leaders ? 0.02 : 0.5, later_start_agent, host);
         return;
     }
     report_event(soak, "host %d starts an agent", host);
@@ -333,6 +338,45 @@ static bool do_join(struct soak *soak)
     return false;
 }
 
+/* ---- who leads the rendezvous inside ctrun --------------------------------------------------- */
+
+static void kill_workers(struct soak *soak, int host)
+{
+    for (int i = 0; i < SOAK_SLOTS; i++) {
+        const struct worker *worker = &soak->cast.nodes[host].workers[i];
+        if (worker->pid != 0 && procfs_lives(worker->pid, worker->born))
+            (void)kill(worker->pid, SIGKILL);
+    }
+}
+
+static bool kill_leader(struct soak *soak, bool workers)
+{
+    double seconds = soak_draw(soak, 0, AWAY_S);
+    int host = leaders_find(soak);
+
+    if (host < 0 || !is_sound(soak, host) || cast_sound(soak) <= SOAK_MIN)
+        return false;
+    report_event(soak, "SIGKILL to agent %d, which leads%s, back in %.1f s", host,
+                 workers ? ", and to its workers" : "", seconds);
+    (void)kill(soak->cast.nodes[host].agent->pid, SIGKILL);
+    if (workers)
+        kill_workers(soak, host);
+    soak->cast.nodes[host].ending = true;
+    excuse(soak, host, 0);
+    plan(soak, seconds, later_start_agent, host);
+    return true;
+}
+
+static bool do_kill_leader(struct soak *soak)
+{
+    return kill_leader(soak, false);
+}
+
+static bool do_kill_leader_host(struct soak *soak)
+{
+    return kill_leader(soak, true);
+}
+
 /* ---- the daemon ----------------------------------------------------------------------------- */
 
 /* One daemon there is, and nothing is done to it. */
@@ -491,7 +535,7 @@ static bool do_lose(struct soak *soak)
 static bool do_fault(struct soak *soak, enum fault_kind kind)
 {
     static bool (*const functions[FAULT_COUNT])(struct soak *) = {
-#define FAULT(NAME, function, words, weight, spaces) do_##function,
+#define FAULT(NAME, function, words, weight, leaders, spaces) do_##function,
 #include "faults.def"
 #undef FAULT
     };
@@ -509,14 +553,23 @@ static enum fault_kind draw_kind(struct soak *soak)
     unsigned sum = 0;
 
     for (int i = 0; i < FAULT_COUNT; i++)
-        sum += faults[i].weight;
+        sum += faults_weight(soak, (enum fault_kind)i);
     unsigned at = (unsigned)ct_rng_below(&soak->rng, sum);
     for (int i = 0; i < FAULT_COUNT; i++) {
-        if (at < faults[i].weight)
+        unsigned weight = faults_weight(soak, (enum fault_kind)i);
+        if (at < weight)
             return (enum fault_kind)i;
-        at -= faults[i].weight;
+        at -= weight;
     }
     return FAULT_KILL_WORKER;
+}
+
+/* Mostly seconds apart, sometimes one into the recovery from the other. */
+static double draw_pause(struct soak *soak)
+{
+    if (soak->leaders)
+        return soak_draw(soak, 2, 5);
+    return rng_chance(&soak->rng, 150) ? soak_draw(soak, 0, 0.3) : soak_draw(soak, 1, 6);
 }
 
 void faults_advance(struct soak *soak, bool more)
@@ -529,9 +582,7 @@ void faults_advance(struct soak *soak, bool more)
     enum fault_kind kind = draw_kind(soak);
     if ((faults[kind].spaces && !soak->hosts.spaces) || !do_fault(soak, kind))
         return; /* another one in the next turn */
-    /* Mostly seconds apart, sometimes one into the recovery from the other. */
-    state->next_s = soak_now_s(soak) +
-                    (rng_chance(&soak->rng, 150) ? soak_draw(soak, 0, 0.3) : soak_draw(soak, 1, 6));
+    state->next_s = soak_now_s(soak) + draw_pause(soak);
 }
 
 bool faults_idle(const struct soak *soak)

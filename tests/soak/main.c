@@ -50,7 +50,9 @@ void soak_pass(int milliseconds)
 /* ---- options -------------------------------------------------------------------------------- */
 
 static const char usage[] =
-    "usage: soak [--seconds N] [--seed N] [--lease SECONDS] [--programs DIR] [--config FILE]\n"
+    "usage: soak [--leaders] [--seconds N] [--seed N] [--lease SECONDS] [--programs DIR]\n"
+    "            [--config FILE]\n"
+    "  --leaders      no daemon: agents hold the record, and only who leads is killed (root)\n"
     "  --seconds N    how long faults are done [300]\n"
     "  --seed N       faults and their times follow from it [the time]\n"
     "  --lease S      of the job [3]\n"
@@ -59,7 +61,10 @@ static const char usage[] =
 
 static bool parse(struct soak *soak, int argc, char **argv)
 {
-    for (int i = 1; i + 1 < argc; i += 2) {
+    int i = 1;
+
+    soak->leaders = i < argc && strcmp(argv[i], "--leaders") == 0;
+    for (i += soak->leaders; i + 1 < argc; i += 2) {
         const char *name = argv[i], *value = argv[i + 1];
         int rc = 0;
 
@@ -78,7 +83,7 @@ static bool parse(struct soak *soak, int argc, char **argv)
         if (rc != 0)
             return false;
     }
-    return argc % 2 == 1;
+    return i == argc;
 }
 
 /* ---- one turn ------------------------------------------------------------------------------- */
@@ -97,7 +102,8 @@ static void tell_last_words(struct soak *soak)
         if (process_runs(soak->cast.nodes[i].agent))
             report_event(soak, "%s (pid %d): %s", soak->cast.nodes[i].agent->name,
                          (int)soak->cast.nodes[i].agent->pid, soak->cast.nodes[i].agent->last);
-    report_event(soak, "%s: %s", cast_daemon(soak)->name, cast_daemon(soak)->last);
+    if (!soak->leaders)
+        report_event(soak, "%s: %s", cast_daemon(soak)->name, cast_daemon(soak)->last);
 }
 
 /* Steps must follow once nothing is done to the job any more. */
@@ -198,7 +204,8 @@ static void run(struct soak *soak)
         disturb(soak, soak_now_s(soak) + WORK_S);
         if (rest(soak)) {
             census_take(soak);
-            (void)cast_order(soak, "status", -1);
+            if (!soak->leaders)
+                (void)cast_order(soak, "status", -1);
         }
         steps_flush(soak);
         soak->faults.last_wall_s = 0;
@@ -211,7 +218,7 @@ static void run(struct soak *soak)
 
 static bool set_up(struct soak *soak)
 {
-    char tmp[SOAK_PATH];
+    char tmp[SOAK_PATH], metrics[SOAK_PATH + 32];
     struct ct_error err = {0};
 
     (void)snprintf(soak->folder, sizeof soak->folder, "/tmp/ctrun-soak-XXXXXX");
@@ -221,6 +228,8 @@ static bool set_up(struct soak *soak)
     (void)snprintf(tmp, sizeof tmp, "%s/tmp", soak->folder);
     if (ct_fs_make_dirs(soak->run, &err) != 0 || ct_fs_make_dirs(tmp, &err) != 0)
         return false;
+    (void)snprintf(metrics, sizeof metrics, "%s/log/metrics.jsonl", soak->run);
+    step_tail_init(&soak->steps.tail, metrics);
     (void)setenv("TMPDIR", tmp, 1);
     (void)setenv("XDG_RUNTIME_DIR", tmp, 1);
     return cast_open(soak);
@@ -229,9 +238,7 @@ static bool set_up(struct soak *soak)
 static void tear_down(struct soak *soak)
 {
     cast_destroy(soak);
-    if (soak->steps.fd >= 0)
-        (void)close(soak->steps.fd);
-    ct_buf_deinit(&soak->steps.text);
+    step_tail_deinit(&soak->steps.tail);
     for (int i = 0; i < FAULT_COUNT; i++)
         free(soak->steps.pauses[i].seconds);
     if (soak->report.alarms == 0)
@@ -258,13 +265,12 @@ int main(int argc, char **argv)
     soak.programs = programs;
     soak.config = config;
     soak.began_s = (double)ct_clock_mono_ns(&ct_clock_system) * 1e-9;
-    soak.steps.fd = -1;
-    ct_buf_init(&soak.steps.text, 0);
     ct_rng_init(&soak.rng, soak.seed);
     for (int i = 0; i < 2; i++)
         (void)sigaction(i == 0 ? SIGINT : SIGTERM, &(struct sigaction){.sa_handler = on_signal},
                         NULL);
-    (void)printf("soak: %.0f s, seed %" PRIu64 "\n", soak.seconds, soak.seed);
+    (void)printf("soak: %.0f s, seed %" PRIu64 "%s\n", soak.seconds, soak.seed,
+                 soak.leaders ? ", only leaders are killed" : "");
     if (!set_up(&soak)) {
         report_alarm(&soak, "the job cannot be started");
     } else {

@@ -81,7 +81,8 @@ static void put_all_pauses(const struct soak *soak)
     (void)printf("%-58s %7s %9s %9s %9s\n", "the longest time without a step after (seconds)",
                  "faults", "median", "99 %", "longest");
     for (int kind = 0; kind < FAULT_COUNT; kind++) {
-        put_pauses(faults_words((enum fault_kind)kind), &soak->steps.pauses[kind]);
+        if (faults_weight(soak, (enum fault_kind)kind) > 0)
+            put_pauses(faults_words((enum fault_kind)kind), &soak->steps.pauses[kind]);
         room += soak->steps.pauses[kind].count;
     }
     all.seconds = calloc(room, sizeof *all.seconds);
@@ -120,9 +121,10 @@ void report_table(const struct soak *soak)
     put_all_pauses(soak);
     put_holdings(soak);
     (void)printf("\nseed %" PRIu64 ", %.0f s, %s; %" PRIu64 " steps, %.0f rounds, %.0f tenures of "
-                 "the daemon; longest stall %.1f s (after %.0f s); %u censuses; %u alarms\n",
+                 "%s; longest stall %.1f s (after %.0f s); %u censuses; %u alarms\n",
                  soak->seed, soak_now_s(soak), soak->hosts.spaces ? "namespaces" : "loopback",
-                 steps->last, soak->cast.generation, soak->cast.epoch, steps->longest_s,
-                 steps->longest_at_s, soak->census.taken, soak->report.alarms);
+                 steps->last, soak->cast.generation, soak->cast.epoch,
+                 soak->leaders ? "leaders" : "the daemon", steps->longest_s, steps->longest_at_s,
+                 soak->census.taken, soak->report.alarms);
     (void)fflush(stdout);
 }

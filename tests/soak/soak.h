@@ -2,7 +2,7 @@
  *
  *      seed -> faults.c ----------> cast.c (daemon, agents) ----> tests/lib/cluster: job.h, hosts.h
  *                  \                   |                            (processes, lines, cables)
- *                   timeline.h: undo, restart
+ *                   timeline.h: undo, restart              leaders.c: who leads without a daemon
  *      watched all the time:   steps.c (the training), census.c (/proc), watch.c (ends, words)
  *      at the end:             verify.c (against an undisturbed run), report.c (the table)
  *
@@ -15,8 +15,10 @@
 
 #include "base/bytes.h"
 #include "base/number/rng.h"
+#include "cluster/agent_log.h"
 #include "cluster/job.h"
 #include "cluster/procfs.h"
+#include "cluster/step_tail.h"
 #include "cluster/timeline.h"
 
 #include <stdbool.h>
@@ -39,7 +41,7 @@ enum {
 };
 
 enum fault_kind {
-#define FAULT(NAME, function, words, weight, spaces) FAULT_##NAME,
+#define FAULT(NAME, function, words, weight, leaders, spaces) FAULT_##NAME,
 #include "faults.def"
 #undef FAULT
     FAULT_COUNT
@@ -56,6 +58,9 @@ struct worker {
     double excused_s; /* until then its end is no surprise */
 };
 
+/* What a node is in the job. */
+enum place { PLACE_NONE, PLACE_WORKS, PLACE_SPARE };
+
 struct node {
     struct proc *agent; /* of the job */
     char host_name[32];
@@ -66,6 +71,11 @@ struct node {
     double excused_s; /* until then its workers may end */
     double zombie_s;  /* since when it has had a zombie, 0: it has none */
     uint32_t lives;   /* agents that this host has had */
+    /* with --leaders, from what its agent said (leaders.c): */
+    enum place place;
+    double led_s;          /* since when it leads, 0: it does not */
+    uint64_t first_before; /* the newest round when it was started */
+    uint64_t round;        /* its own newest, 0: none */
 };
 
 struct orphan {
@@ -127,6 +137,20 @@ void cast_watch(struct soak *soak);
 /* A line that was said: an alarm when it must never be. */
 void cast_on_line(void *soak, struct proc *proc, const char *line);
 
+/* ---- leaders.c: a rendezvous inside ctrun --------------------------------------------------- */
+
+/* Take what the agent of a host says about the rendezvous: who leads, what was published. */
+void leaders_on_line(struct soak *soak, int host, const char *text);
+
+/* Forget what its agent was; a new one is about to start. */
+void leaders_forget(struct soak *soak, int host);
+
+/* The host whose agent leads, -1: none is known to. */
+int leaders_find(const struct soak *soak);
+
+/* Every agent that is up is at work or a spare, as it said itself. */
+bool leaders_are_complete(const struct soak *soak);
+
 /* ---- faults.c ------------------------------------------------------------------------------- */
 
 struct faults {
@@ -141,6 +165,9 @@ void faults_advance(struct soak *soak, bool more);
 bool faults_idle(const struct soak *soak);
 const char *faults_words(enum fault_kind kind);
 
+/* How often it is drawn, 0: never in this soak. */
+unsigned faults_weight(const struct soak *soak, enum fault_kind kind);
+
 /* ---- steps.c: the training, from its metrics ------------------------------------------------ */
 
 struct pauses {
@@ -151,9 +178,7 @@ struct pauses {
 };
 
 struct steps {
-    int fd;
-    off_t at;
-    struct ct_buf text;
+    struct step_tail tail;
     uint64_t last;       /* the newest step */
     double last_wall_s;  /* when it ended */
     double seen_s;       /* when it was seen */
@@ -237,6 +262,7 @@ struct soak {
     const char *programs; /* folder of ctrun, ctrund, ctworker */
     const char *config;   /* soak.yaml, absolute */
     double lease_s;
+    bool leaders;    /* no daemon: the agents hold the record, and who leads is killed */
     char folder[64]; /* everything that is written lies here */
     char run[SOAK_PATH];
     double began_s;
@@ -245,6 +271,7 @@ struct soak {
     struct hosts hosts; /* from SOAK_HOSTS on they are the daemon's */
     struct job job;
     struct cast cast;
+    struct agent_rosters rosters; /* of the last rounds, with --leaders */
     struct faults faults;
     struct steps steps;
     struct census census;

@@ -46,6 +46,9 @@ void cast_on_line(void *context, struct proc *proc, const char *line)
     for (size_t i = 0; i < CT_COUNT(forbidden); i++)
         if (strstr(line, forbidden[i]) != NULL)
             report_alarm(soak, "%s says: %s", proc->name, line);
+    for (int i = 0; soak->leaders && i < SOAK_HOSTS; i++)
+        if (soak->cast.nodes[i].agent == proc)
+            leaders_on_line(soak, i, line);
 }
 
 /* ---- the daemon's figures ------------------------------------------------------------------- */
@@ -195,6 +198,7 @@ static void agent_ended(struct soak *soak, int host)
             add_orphan(soak, node->workers[i]);
     memset(node->workers, 0, sizeof node->workers);
     node->leaving = false;
+    leaders_forget(soak, host);
 }
 
 static void watch_node(struct soak *soak, int host)
@@ -266,5 +270,6 @@ void cast_watch(struct soak *soak)
     for (int i = 0; i < SOAK_HOSTS; i++)
         watch_node(soak, i);
     watch_orphans(soak);
-    watch_figures(soak);
+    if (!soak->leaders)
+        watch_figures(soak);
 }

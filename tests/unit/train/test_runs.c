@@ -208,3 +208,19 @@ Test(runs, the_best_loss_is_that_of_evaluations_once_there_is_one)
     cr_assert(values.best_loss == 0.5 && values.best_step == 2 && values.last_loss == 0.7);
     cr_assert(values.best_accuracy == 0.9 && values.last_accuracy == 0.9);
 }
+
+Test(runs, the_evaluations_alone_have_the_best_loss_of_the_whole_run)
+{
+    static const char text[] = "{\"kind\":\"train\",\"step\":1,\"time\":5,\"loss\":0.1}\n"
+                               "{\"kind\":\"eval\",\"step\":2,\"time\":6,\"loss\":0.5}\n"
+                               "{\"kind\":\"eval\",\"step\":4,\"time\":8,\"loss\":0.7}\n"
+                               "{\"kind\":\"train\",\"step\":5,\"time\":9,\"loss\":0.01}\n";
+    struct ct_run_values all, evaluations;
+
+    folder_write("metrics.jsonl", text, sizeof text - 1);
+    ct_run_values_read(".", &all);
+    ct_run_values_read_evaluations(".", &evaluations);
+    cr_assert(all.step == 5 && all.best_step == 2);
+    cr_assert(evaluations.step == 4 && evaluations.evaluated && evaluations.any);
+    cr_assert(evaluations.best_step == 2 && evaluations.best_loss == 0.5);
+}

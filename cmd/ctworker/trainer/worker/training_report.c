@@ -45,7 +45,7 @@ static void restore_best(struct ct_worker *worker)
     struct ct_report *report = &worker->report;
     struct ct_run_values values;
 
-    ct_run_values_read(worker->run_dir.path, &values);
+    ct_run_values_read_evaluations(worker->run_dir.path, &values);
     if (worker->cfg->log.jsonl && values.evaluated && values.any)
         update_best(report, values.best_step, values.best_loss);
 }
