@@ -40,11 +40,12 @@ static void describe(const struct ct_holder *holder, const struct ct_holder_vote
                        "takeover`",
                        job, voters->count / 2 + 1, voters->count, holder->host);
     if (voters->count == 2 && leader == 0 && holder->voter_count == 1)
-        (void)snprintf(text, room,
-                       "job %s waits for the host at %s, which is silent: of two hosts neither can "
-                       "know that the other is dead. It ends when that host answers, when its ctrun "
-                       "is known to be dead, or with `ctrun takeover` here",
-                       job, voters->list[voters->list[0].id == holder->id].address);
+        (void)snprintf(
+            text, room,
+            "job %s waits for the host at %s, which is silent: of two hosts neither can "
+            "know that the other is dead. It ends when that host answers, when its ctrun "
+            "is known to be dead, or with `ctrun takeover` here",
+            job, voters->list[voters->list[0].id == holder->id].address);
     if (ct_holder_is_orphan(holder))
         holder_describe_orphan(holder, text, room);
 }

@@ -172,8 +172,9 @@ Test(input, an_order_that_names_no_possible_host_is_refused)
     cr_assert_eq(order(&d, CT_ADMIN_CORDON, of_size(text, CT_RDZV_HOST_BYTES - 1)), 0);
     cr_assert_eq(order(&d, CT_ADMIN_UNCORDON, text), 0, "it is found again: %s", d.operator.text);
     of_size(text, CT_RDZV_HOST_BYTES);
-    for (enum ct_admin_verb verb = CT_ADMIN_DRAIN; verb < CT_ADMIN_VERBS; verb++)
+    for (enum ct_admin_verb verb = CT_ADMIN_DRAIN; verb <= CT_ADMIN_UNCORDON; verb++)
         cr_assert_eq(order(&d, verb, text), CT_EUSAGE, "%s", d.operator.text);
+    cr_assert_eq(order(&d, CT_ADMIN_TAKEOVER, ""), CT_EUNSUPPORTED, "%s", d.operator.text);
     cr_assert_null(ct_rdzv_cordon(rdzv_job(d.service, 0), 0));
     ct_service_free(d.service);
 }
