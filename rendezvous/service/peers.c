@@ -8,6 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
+/* All interfaces of whoever reads it: nobody's address. */
+static bool is_everywhere(const char *host)
+{
+    return host[0] == '\0' || strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
+}
+
 /* An address as all write it: "h0" is "h0:29400". */
 static int read_one(const char *text, char address[CT_ENDPOINT_TEXT], struct ct_error *err)
 {
@@ -16,7 +22,7 @@ static int read_one(const char *text, char address[CT_ENDPOINT_TEXT], struct ct_
 
     if (code)
         return code;
-    if (endpoint.is_unix || endpoint.host[0] == '\0' || endpoint.port == 0)
+    if (endpoint.is_unix || is_everywhere(endpoint.host) || endpoint.port == 0)
         return ct_error_set(
             err, CT_EUSAGE,
             "%s cannot be one of --peers: each is HOST:PORT, as the others reach it", text);

@@ -62,6 +62,8 @@ Test(peers, each_list_that_is_none_is_refused_with_its_sentence)
         {"h0,unix:/run/x,h2", "as the others reach it"},
         {"h0,:29400,h2", "as the others reach it"},
         {"h0,h1:0,h2", "as the others reach it"},
+        {"h0,0.0.0.0,h2", "as the others reach it"},
+        {"h0,[::]:29400,h2", "as the others reach it"},
         {"h0,,h2", ""},
         {"", ""},
         {"h0,h1,h2:99999", ""},
