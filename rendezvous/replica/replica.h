@@ -122,8 +122,8 @@ int ct_replica_found_anew(struct ct_replica *replica, uint64_t now_ms, uint64_t 
 
 /* So many voters are known to be dead that the living ones, `ids`, are no majority: from now on
  * they are the voters, of `era`, and elect one of them. Each of them must do this, with the same
- * ids and era, so there are never two. What only the dead held is lost. 0; CT_EFENCED: this replica
- * leads, or is none of them. */
+ * ids and era, so there are never two. What only the dead held is lost. Not with `keep`. 0;
+ * CT_EFENCED: this replica leads, or is none of them. */
 int ct_replica_reduce(struct ct_replica *replica, uint64_t now_ms, uint64_t era,
                       const uint64_t *ids, size_t count);
 
