@@ -123,8 +123,8 @@ static void log_lead(const struct ct_holder *holder, uint64_t term)
                    holder->limits.only_job, term);
 }
 
-/* Nodes come when the last leader's connection breaks, or has been silent for a lease, and find this
- * one in a moment. */
+/* Nodes come when the last leader's connection breaks, or has been silent for a lease, and find
+ * this one in a moment. */
 static void expect_nodes(struct ct_holder *holder)
 {
     const struct ct_holder_voter *last = holder_voter_of(holder, holder->led_by);
