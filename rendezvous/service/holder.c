@@ -66,21 +66,6 @@ uint64_t ct_holder_deadline(const struct ct_holder *holder)
     return holder->stopped ? UINT64_MAX : CT_MIN(due_ms, holder->due_ms);
 }
 
-/* A voter that has not answered this leader for a lease, and whose node is not here: the node has
- * no more time to come back than that lease gave it. */
-static void report_silent(struct ct_holder *holder)
-{
-    for (size_t i = 0; holder->service != NULL && i < holder->voter_count; i++) {
-        struct ct_holder_voter *voter = &holder->voters[i];
-        uint64_t last_ms = CT_MAX(voter->heard_ms, voter->seen_ms);
-
-        if (voter->reported || holder->now_ms - CT_MIN(last_ms, holder->now_ms) < holder->lease_ms)
-            continue;
-        voter->reported = true;
-        ct_service_node_silent(holder->service, voter->id, holder->now_ms - last_ms);
-    }
-}
-
 void ct_holder_tick(struct ct_holder *holder, uint64_t now_ms)
 {
     begin_event(holder, now_ms);
@@ -91,7 +76,6 @@ void ct_holder_tick(struct ct_holder *holder, uint64_t now_ms)
         ct_replica_tick(holder->replica, now_ms);
         holder_go_on_without_silent(holder);
         holder_update_voters(holder);
-        report_silent(holder);
     }
     end_event(holder);
 }
@@ -173,10 +157,8 @@ static void receive_of_replica(struct ct_holder *holder, const struct ct_holder_
 {
     struct ct_holder_voter *voter = holder_voter_of(holder, conn->id);
 
-    if (voter != NULL) {
+    if (voter != NULL)
         voter->heard_ms = holder->now_ms;
-        voter->reported = false;
-    }
     ct_replica_receive(holder->replica, holder->now_ms, message);
     if (voter != NULL && ct_replica_leader(holder->replica) == conn->id) {
         holder->led_by = conn->id;

@@ -102,7 +102,6 @@ struct ct_holder_voter {
     uint64_t heard_ms; /* when its replica was last heard */
     uint64_t seen_ms;  /* when its node was last here */
     bool led;          /* ever: it was heard all the time, then */
-    bool reported;     /* that it is silent, to the service, since it was heard last */
 };
 
 /* A connection of the server; its fields are the holder's. */

@@ -134,11 +134,8 @@ static void on_lead(void *context, uint64_t term)
         struct ct_holder_voter *voter = &holder->voters[i];
 
         voter->seen_ms = holder->now_ms;
-        voter->reported = voter->led;
         if (voter->led)
             ct_service_node_silent(holder->service, voter->id, holder->now_ms - voter->heard_ms);
-        else /* those that follow do not speak to each other */
-            voter->heard_ms = holder->now_ms;
     }
     for (size_t i = 0; i < holder->dead_count; i++)
         ct_service_node_died(holder->service, holder->now_ms, holder->dead[i]);
