@@ -35,6 +35,21 @@ static const char *key_path(struct slurm *slurm, const char *home, uint32_t rest
                : ct_arena_printf(&slurm->arena, "%s/.ctrun/job-%s-r%u.key", home, run_id, restarts);
 }
 
+enum { ENDPOINT_NODES = 3 }; /* one of them is there for a node that comes later */
+
+/* "node0:port,node1:port,node2:port": the first hosts. */
+static const char *endpoints_of(struct slurm *slurm)
+{
+    const struct ct_slurm *allocation = &slurm->allocation;
+    const char *list = "";
+
+    for (uint32_t i = 0; list != NULL && i < CT_MIN(allocation->nodes, (uint32_t)ENDPOINT_NODES);
+         i++)
+        list = ct_arena_printf(&slurm->arena, "%s%s%s:%u", list, i > 0 ? "," : "",
+                               allocation->hosts[i], ct_slurm_port(allocation));
+    return list;
+}
+
 /* What several nodes need to find each other. Where Slurm does not say who takes part, the user
  * has to name a place to meet; without a home directory, a key. */
 static int preset_nodes(struct slurm *slurm, const char *home, struct ct_error *err)
@@ -48,10 +63,7 @@ static int preset_nodes(struct slurm *slurm, const char *home, struct ct_error *
         rc = preset(slurm, "launch.node_rank", ct_arena_printf(arena, "%u", allocation->node_rank),
                     "SLURM_NODEID", err);
     if (rc == 0 && allocation->hosts != NULL)
-        rc =
-            preset(slurm, "launch.rdzv_endpoint",
-                   ct_arena_printf(arena, "%s:%u", allocation->hosts[0], ct_slurm_port(allocation)),
-                   "SLURM_STEP_NODELIST", err);
+        rc = preset(slurm, "launch.rdzv_endpoint", endpoints_of(slurm), "SLURM_STEP_NODELIST", err);
     if (rc != 0 || home == NULL || home[0] != '/')
         return rc;
     if (allocation->restart_count > 0)

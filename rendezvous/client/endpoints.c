@@ -3,10 +3,9 @@
 
 #include "base/assert.h"
 
-/* Have holders of the record been named? */
-static bool knows_others(const struct ct_endpoints *endpoints)
+static bool has_several(const struct ct_endpoints *endpoints)
 {
-    return endpoints->count > endpoints->given;
+    return endpoints->count > 1;
 }
 
 int ct_endpoints_init(struct ct_endpoints *endpoints, const char *list, struct ct_error *err)
@@ -46,7 +45,7 @@ void ct_endpoints_begin(struct ct_endpoints *endpoints, uint64_t now_ms, uint64_
 
 struct ct_endpoint_try ct_endpoints_next(struct ct_endpoints *endpoints, uint64_t now_ms)
 {
-    uint64_t limit_ms = endpoints->count > 1 ? CT_ENDPOINTS_TURN_MS : INT32_MAX;
+    uint64_t limit_ms = has_several(endpoints) ? CT_ENDPOINTS_TURN_MS : INT32_MAX;
     uint64_t left_ms = endpoints->give_up_ms > now_ms ? endpoints->give_up_ms - now_ms : 1;
     const struct ct_endpoint *endpoint = &endpoints->list[endpoints->next];
 
@@ -54,10 +53,10 @@ struct ct_endpoint_try ct_endpoints_next(struct ct_endpoints *endpoints, uint64_
     endpoints->next = (endpoints->next + 1) % endpoints->count;
     return (struct ct_endpoint_try){.endpoint = endpoint,
                                     .connect_ms = (uint32_t)CT_MIN(left_ms, limit_ms),
-                                    .once = knows_others(endpoints)};
+                                    .once = has_several(endpoints)};
 }
 
 bool ct_endpoints_go_on(const struct ct_endpoints *endpoints, bool was_open)
 {
-    return !was_open && knows_others(endpoints) && endpoints->tried < endpoints->count;
+    return !was_open && has_several(endpoints) && endpoints->tried < endpoints->count;
 }

@@ -1,8 +1,11 @@
 /* The endpoints that an agent tries in turn: those it was given, and those where the record of its
  * job is held, as the last leader, or another holder, has told.
  *
- *      given:  a  b        the next one is tried when the member asks again, with its jitter
- *      told:   a  b | x y  from x on, each once and at once after the one before, until one opens
+ *      given:  a  b        each once and at once after the one before, until one opens; then the
+ *                          next turn when the member asks again, with its jitter
+ *      told:   a  b | x y  the same, from x on
+ *
+ * A single one is tried for as long as the member waits.
  *
  * Whoever held the record is where the rendezvous may be when the leader is gone. Pure: the caller
  * dials. */

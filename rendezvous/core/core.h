@@ -402,6 +402,9 @@ void ct_rdzv_restore_cordon(struct ct_rdzv *job, const struct ct_rdzv_cordon *co
 void ct_rdzv_restore_close(struct ct_rdzv *job, const struct ct_rdzv_result *result);
 void ct_rdzv_restored(struct ct_rdzv *job);
 
+/* Then: a member that is alive comes back within this time. */
+void ct_rdzv_restored_within(struct ct_rdzv *job, uint64_t within_ms);
+
 /* Whether the record may be rebuilt of what nodes say; CT_RDZV_REBUILD_NEVER at first. */
 void ct_rdzv_set_rebuild(struct ct_rdzv *job, enum ct_rdzv_rebuild rebuild);
 

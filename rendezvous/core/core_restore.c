@@ -123,6 +123,19 @@ void ct_rdzv_restored(struct ct_rdzv *job)
     job->due_ms = ct_rdzv_deadline(job);
 }
 
+void ct_rdzv_restored_within(struct ct_rdzv *job, uint64_t within_ms)
+{
+    for (size_t i = 0; i < job->capacity; i++) {
+        struct ct_rdzv_member *member = &job->members[i];
+        if (member->state == CT_RDZV_FREE)
+            continue;
+        member->missed = true; /* its silence until then is no sign that this daemon is cut off */
+        member->lease_awake_ms = CT_MIN(member->lease_awake_ms, ct_rdzv_awake_ms(job) + within_ms);
+        job->scan_awake_ms = CT_MIN(job->scan_awake_ms, member->lease_awake_ms);
+    }
+    job->due_ms = ct_rdzv_deadline(job);
+}
+
 /* It has at least as long as a living agent takes to come back. */
 void ct_rdzv_restored_silent(struct ct_rdzv *job, uint64_t id, uint64_t silent_ms)
 {

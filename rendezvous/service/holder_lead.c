@@ -9,8 +9,9 @@
 #include <stdio.h>
 
 enum {
-    RETRY_MS = 20,  /* until a node that was told to go elsewhere asks again */
-    UNLED_MS = 200, /* the same, while no peer leads */
+    RETRY_MS = 20,    /* until a node that was told to go elsewhere asks again */
+    UNLED_MS = 200,   /* the same, while no peer leads */
+    RETURN_MS = 2000, /* at least: half a lease in which a node finds a new leader */
 };
 
 /* ---- nodes that must go elsewhere ----------------------------------------------------------- */
@@ -122,6 +123,23 @@ static void log_lead(const struct ct_holder *holder, uint64_t term)
                    holder->limits.only_job, term);
 }
 
+/* Nodes come when the last leader's connection breaks, or has been silent for a lease, and find
+ * this one in a moment. */
+static void expect_nodes(struct ct_holder *holder)
+{
+    const struct ct_holder_voter *last = holder_voter_of(holder, holder->led_by);
+    uint64_t lease_ms = holder->lease_ms, silent_ms;
+
+    if (holder_is_dead(holder, holder->led_by))
+        silent_ms = lease_ms;
+    else if (last != NULL && holder->peers == NULL)
+        silent_ms = CT_MIN(holder->now_ms - last->heard_ms, lease_ms);
+    else
+        return;
+    ct_service_restored_within(holder->service,
+                               lease_ms - silent_ms + CT_MAX(lease_ms / 2, (uint64_t)RETURN_MS));
+}
+
 static void on_lead(void *context, uint64_t term)
 {
     struct ct_holder *holder = context;
@@ -130,6 +148,7 @@ static void on_lead(void *context, uint64_t term)
     if (holder->service == NULL)
         return; /* nobody is served: as if it were silent */
     restore(holder);
+    expect_nodes(holder);
     for (size_t i = 0; i < holder->voter_count; i++) {
         struct ct_holder_voter *voter = &holder->voters[i];
 

@@ -76,6 +76,9 @@ struct ct_service *ct_service_new(const struct ct_service_limits *limits,
                                   const struct ct_service_io *io, uint64_t epoch);
 void ct_service_free(struct ct_service *service);
 
+/* When restored: nodes that are alive come back within this time. */
+void ct_service_restored_within(struct ct_service *service, uint64_t within_ms);
+
 /* Whether records of jobs may be rebuilt of what nodes say; CT_RDZV_REBUILD_NEVER at first. */
 void ct_service_set_rebuild(struct ct_service *service, enum ct_rdzv_rebuild rebuild);
 

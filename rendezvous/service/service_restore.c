@@ -73,6 +73,12 @@ void ct_service_restored(struct ct_service *service, uint64_t epoch)
     }
 }
 
+void ct_service_restored_within(struct ct_service *service, uint64_t within_ms)
+{
+    for (struct ct_service_job *job = service->jobs; job != NULL; job = job->next)
+        ct_rdzv_restored_within(job->core, within_ms);
+}
+
 void ct_service_node_silent(struct ct_service *service, uint64_t id, uint64_t silent_ms)
 {
     for (struct ct_service_job *job = service->jobs; job != NULL; job = job->next)

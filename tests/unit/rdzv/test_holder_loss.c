@@ -160,3 +160,38 @@ Test(holder_loss, one_that_holds_nothing_cannot_take_over)
     cr_assert_eq(take_over(left, text), CT_ENOTFOUND);
     cr_assert_not_null(strstr(text, "does not hold the record"), "%s", text);
 }
+
+/* ---- nodes that go with the leader ---------------------------------------------------------- */
+
+/* When host `of` is in a round without those that went, after `from_ms`; at most 20 s. */
+static uint64_t next_round_after(uint32_t of, uint64_t from_ms)
+{
+    uint64_t round = round_of(of);
+
+    while (round_of(of) == round && world->now_ms < from_ms + 20000)
+        hosts_run(world, 10);
+    return world->now_ms - from_ms;
+}
+
+Test(holder_loss, a_node_that_holds_nothing_and_dies_with_the_leader_is_missed_in_two_seconds)
+{
+    uint32_t left = 0;
+
+    begin(4, 1);
+    while ((hosts_voters(world, 0) >> left & 1) != 0)
+        left++;
+    hosts_kill(world, 0);
+    hosts_kill(world, left);
+    uint64_t after_ms = next_round_after(left == 3 ? 1 : 3, world->now_ms);
+    cr_assert_lt(after_ms, 3000, "after %llu ms", (unsigned long long)after_ms);
+}
+
+Test(holder_loss, a_node_that_is_cut_off_with_the_leader_is_missed_soon_after_its_lease)
+{
+    begin(5, 2);
+    hosts_cut(world, 0, true);
+    hosts_cut(world, 1, true);
+    uint64_t after_ms = next_round_after(4, world->now_ms);
+    cr_assert_gt(after_ms, HOSTS_LEASE_MS);
+    cr_assert_lt(after_ms, HOSTS_LEASE_MS + 3000, "after %llu ms", (unsigned long long)after_ms);
+}
