@@ -39,6 +39,14 @@ static void begin_round(struct trial *trial, struct member *member, uint64_t gen
         trial->generation = generation;
 }
 
+/* It is cut off, or was, or stood still, and others have gone on without it. Who only stood still
+ * leads on if nobody else has led meanwhile. */
+static bool may_not_publish(const struct trial *trial, const struct member *member)
+{
+    return member->fenced_s != 0 && process_now_s() > member->fenced_s &&
+           (trial->undone_s == 0 || trial->renewed);
+}
+
 void watch_on_line(void *context, struct proc *proc, const char *text)
 {
     struct trial *trial = context;
@@ -61,7 +69,7 @@ void watch_on_line(void *context, struct proc *proc, const char *text)
         trial->result.twice += !agent_rosters_add(&trial->rosters, &line);
         break;
     case AGENT_SAVES:
-        trial->result.minority += member->fenced_s != 0 && process_now_s() > member->fenced_s;
+        trial->result.minority += may_not_publish(trial, member);
         break;
     case AGENT_BEGINS:
         begin_round(trial, member, line.generation);
