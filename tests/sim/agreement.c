@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/assert.h"
 #include "base/number/hash.h"
+#include "rdzv_check.h"
 #include "rendezvous/replica/replica_state.h"
 #include "rendezvous/service/records.h"
 
@@ -38,6 +39,15 @@ static struct sim_host *holder_with(struct sim *sim, uint64_t id)
             id_of(&sim->hosts[i]) == id)
             return &sim->hosts[i];
     return NULL;
+}
+
+/* Does it hold another record, or one that went on without it? */
+bool agreement_is_behind(const struct sim *sim, uint32_t index)
+{
+    const struct sim_host *host = &sim->hosts[index];
+    uint32_t record = sim->agreement.record;
+    return host->holds &&
+           (host->record != record || host->era != sim->agreement.records[record].newest_era);
 }
 
 void agreement_disturb(struct sim *sim)
@@ -89,6 +99,21 @@ static struct sim_host *newest_holder(struct sim *sim, uint32_t record)
     return newest;
 }
 
+/* Has a survivor been heard so lately that it goes on when it learns of the deaths? */
+static bool may_go_on(struct sim *sim, uint32_t record)
+{
+    for (uint32_t i = 0; i < SIM_NODES; i++) {
+        const struct sim_host *host = &sim->hosts[i];
+        if (sim->processes[sim_process(i)].alive && host->holds && host->other_count > 0 &&
+            host->era == sim->agreement.records[record].newest_era && !host->serves &&
+            ct_replica_known_within(host->holder.replica,
+                                    sim_local_ms(sim, sim_process(host->index)),
+                                    sim->params.lease_ms))
+            return true;
+    }
+    return false;
+}
+
 /* Do so many of its voters live that they can elect one, or may one of two go on alone? */
 static bool lives(struct sim *sim, uint32_t record)
 {
@@ -105,7 +130,7 @@ static bool lives(struct sim *sim, uint32_t record)
     if (servers.count == 2 && alive == 1)
         return ct_replica_holds_all(host->holder.replica,
                                     sim_local_ms(sim, sim_process(host->index)));
-    return 2 * alive > servers.count;
+    return 2 * alive > servers.count || may_go_on(sim, record);
 }
 
 bool agreement_can_lead(struct sim *sim)
@@ -420,6 +445,7 @@ static void lose_part(struct sim *sim, struct sim_host *host)
 {
     struct oracle *o = &sim->oracle;
     const struct record *record = record_of(sim, host);
+    const struct ct_rdzv *job = rdzv_job(host->holder.service, 0);
     sim->coverage.partial++;
     if (o->close_reported && !record->closed)
         sim->over = true;
@@ -433,6 +459,12 @@ static void lose_part(struct sim *sim, struct sim_host *host)
     o->generation = record->reserved;
     o->committed = record->committed;
     o->order_generation = record->committed;
+    if (job != NULL) {
+        o->published = *ct_rdzv_published(job);
+        o->counted_generation = o->published.generation;
+        o->counted_step = o->published.step;
+        o->restarts = ct_rdzv_restarts(job);
+    }
 }
 
 static void begin_to_lead(struct sim *sim, struct sim_host *host)

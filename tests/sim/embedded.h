@@ -144,6 +144,7 @@ bool agreement_is_newest(const struct sim *sim, const struct sim_daemon *daemon)
 
 /* Do so many of those who hold the record live that one of them must lead? */
 bool agreement_can_lead(struct sim *sim);
+bool agreement_is_behind(const struct sim *sim, uint32_t index);
 void agreement_disturb(struct sim *sim);
 void agreement_free(struct sim *sim);
 

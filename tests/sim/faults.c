@@ -356,6 +356,8 @@ void sim_end_faults(struct sim *sim)
     sim_trace(sim, "faults end");
     sim->faults_ended = true;
     sim->loss_permille = sim->duplicate_permille = 0;
+    if (sim->embedded)
+        sim_schedule(sim, sim->now + sim->params.lease_ms + SIM_LED_MS, EV_LED, 0, 0);
     sim->disk.tear_next = sim->disk.race_next = false;
     sim->delay_ms = CT_MIN(sim->delay_ms, sim->params.lease_ms / 50);
     const struct sim_daemon *daemon = sim_newest_daemon(sim);

@@ -30,8 +30,7 @@ static bool stays(const struct sim *sim, const struct sim_node *node)
 /* It holds another record, which cannot go on, or has not begun: it waits for an operator. */
 static bool is_stuck(const struct sim *sim, const struct sim_node *node)
 {
-    const struct sim_host *host = &sim->hosts[node->index];
-    return host->holds && host->record != sim->agreement.record;
+    return sim->embedded && agreement_is_behind(sim, node->index);
 }
 
 static uint32_t count_idle(const struct sim *sim)
@@ -220,6 +219,16 @@ static void check_running(struct sim *sim, const struct ct_rdzv *job)
     check_answers(sim, ct_rdzv_roster(job));
 }
 
+/* L1: somebody leads, if anybody may. */
+void oracle_led(struct sim *sim)
+{
+    const struct sim_daemon *daemon = sim_newest_daemon(sim);
+    bool is_led = daemon != NULL && agreement_is_newest(sim, daemon);
+    if (!is_led && !sim->oracle.close_reported && agreement_can_lead(sim))
+        sim_fail(sim, "L1: nobody leads %" PRIu64 " ms after all is well",
+                 sim->now - sim->faults_ms);
+}
+
 /* L8: once all is well for a while no round follows the other. */
 void oracle_quiet(struct sim *sim)
 {
@@ -262,6 +271,9 @@ void oracle_end(struct sim *sim)
 {
     const struct sim_daemon *daemon = sim_newest_daemon(sim);
     const struct ct_rdzv *job = sim->over ? NULL : sim_job(daemon);
+    /* The job has ended, and others wait for one that they remember, or for a new one. */
+    if (sim->embedded && sim->oracle.close_reported && !agreement_can_lead(sim))
+        job = NULL;
     if (sim->oracle.wall_reads > 0)
         sim_fail(sim, "S15: a core looked at the wall clock");
     if (sim->embedded && !sim->over && !sim->oracle.close_reported && !agreement_can_lead(sim)) {

@@ -50,6 +50,7 @@ enum {
     SIM_MEMBERS = 64,     /* places of the daemon's table that are watched */
     SIM_PHASE_MS = 60000, /* everything goes wrong so long, then nothing does for as long */
     SIM_INCARNATION = 16, /* embedded: between incarnations, so that all fold to other ids */
+    SIM_LED_MS = 5000,    /* embedded: and a lease, until somebody leads after the faults */
     SIM_LONG = 12,        /* some runs last so many times longer, at a slower pace */
 };
 
@@ -78,6 +79,7 @@ enum event_kind {
     EV_FAULT_END,
     EV_CALM,       /* what fault a of a calm run may have cost is counted */
     EV_START,      /* process a starts (again) */
+    EV_LED,        /* somebody must lead by now */
     EV_QUIET,      /* all has been well for long */
     EV_FAULTS_END, /* from now on nothing goes wrong */
     EV_KINDS,
@@ -560,6 +562,7 @@ void oracle_calm_out(struct sim *sim, const struct fault *fault);
 void oracle_calm_ordered(struct sim *sim, const struct fault *fault);
 void oracle_calm_left(struct sim *sim, const struct fault *fault);
 void oracle_calm_end(struct sim *sim, const struct fault *fault);
+void oracle_led(struct sim *sim);   /* some time after the faults */
 void oracle_quiet(struct sim *sim); /* at 3/4 of the phase without faults */
 void oracle_end(struct sim *sim);
 

@@ -314,6 +314,9 @@ static void happen(struct sim *sim, const struct event *event)
     case EV_START:
         start_process(sim, event->a);
         break;
+    case EV_LED:
+        oracle_led(sim);
+        break;
     case EV_QUIET:
         oracle_quiet(sim);
         break;
