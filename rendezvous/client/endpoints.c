@@ -3,6 +3,8 @@
 
 #include "base/assert.h"
 
+#include <string.h>
+
 static bool has_several(const struct ct_endpoints *endpoints)
 {
     return endpoints->count > 1;
@@ -26,15 +28,28 @@ int ct_endpoints_init(struct ct_endpoints *endpoints, const char *list, struct c
     return rc;
 }
 
+static bool are_same(const struct ct_endpoints *a, const struct ct_endpoints *b)
+{
+    bool same = a->count == b->count;
+
+    for (size_t i = a->given; same && i < a->count; i++)
+        same = a->list[i].port == b->list[i].port && strcmp(a->list[i].host, b->list[i].host) == 0;
+    return same;
+}
+
 /* The leader is last in its own list, so that others are asked before when it is gone. */
 void ct_endpoints_learn(struct ct_endpoints *endpoints, const struct ct_msg_voters *voters)
 {
+    struct ct_endpoints before = *endpoints;
+
     endpoints->count = endpoints->given;
     for (uint32_t i = 0; i < voters->servers.count && endpoints->count < CT_ENDPOINTS_ALL; i++)
         if (ct_endpoint_parse(voters->servers.data[i].address, -1,
                               &endpoints->list[endpoints->count], NULL) == 0)
             endpoints->count++;
-    endpoints->next = endpoints->given % endpoints->count;
+    /* One that follows may tell the same again and again, and be wrong: those given are asked too. */
+    if (voters->epoch != 0 || !are_same(&before, endpoints))
+        endpoints->next = endpoints->given % endpoints->count;
 }
 
 void ct_endpoints_begin(struct ct_endpoints *endpoints, uint64_t now_ms, uint64_t give_up_ms)

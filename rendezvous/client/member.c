@@ -262,7 +262,9 @@ static void on_welcome(struct ct_member *member, const struct ct_msg_welcome *m)
         return;
     }
     member->phase = CT_MEMBER_JOINED;
-    member->epoch = CT_MAX(member->epoch, m->epoch);
+    member->welcomed = m->epoch;
+    if (member->received > 0) /* before its first round it may also go back */
+        member->epoch = CT_MAX(member->epoch, m->epoch);
     member->was_joined = true;
     member->was_away = false;
     member->give_up_ms = UINT64_MAX;
@@ -313,6 +315,7 @@ static void on_prepare(struct ct_member *member, const struct ct_msg_prepare *m)
         return;
     }
     bool again = m->generation == member->requested;
+    member->epoch = CT_MAX(member->epoch, member->welcomed);
     member->received = m->generation;
     member->requested = m->generation;
     member->requested_at_boundary = m->at_boundary != 0;

@@ -158,6 +158,7 @@ struct ct_member {
     bool stranger_reported; /* ... and that somebody without the key answers */
     uint64_t seq;           /* of the last message sent */
     uint64_t epoch;         /* newest that was obeyed */
+    uint64_t welcomed;      /* epoch of who let it in, to be obeyed with its first order */
 
     uint64_t received;  /* highest generation of a PREPARE or ROUND */
     uint64_t acting;    /* the round that the workers run in, 0: none */

@@ -313,11 +313,14 @@ void ct_replica_found(struct ct_replica *replica)
 bool ct_replica_holds_all(struct ct_replica *replica, uint64_t now_ms)
 {
     struct replica_servers servers;
+    uint64_t since;
 
     replica->now_ms = now_ms;
     if (replica->role == REPLICA_LEADER)
         return replica_majority_follows(replica);
-    replica_voters(replica, &servers);
+    since = replica_log_servers(&replica->log, replica_log_last(&replica->log), &servers);
+    if (since > replica->committed || replica->left.count > 0)
+        return false; /* others may still go by who voted before */
     return servers.count == 2 && replica_servers_have(&servers, replica->id) &&
            (replica->led_term == replica->term ||
             (replica->known_ms && replica_servers_have(&servers, replica->known_to) &&

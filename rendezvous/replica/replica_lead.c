@@ -142,6 +142,28 @@ void replica_lead_send(struct ct_replica *replica, bool heartbeat)
 
 /* ---- committing ---- */
 
+/* Up to which entry may be committed, for the sake of two voters that become three? Each of the two
+ * may found the record anew when the other is dead (ct_replica_holds_all): it must know by then
+ * that there is a third, or have heard nothing for too long. */
+static uint64_t known_to_two(struct ct_replica *replica)
+{
+    struct replica_servers servers;
+    uint64_t since = replica_log_servers(&replica->log, replica_log_last(&replica->log), &servers);
+
+    if (since <= replica->committed || since <= replica->log.base_index || servers.count != 3)
+        return UINT64_MAX;
+    replica_log_servers(&replica->log, since - 1, &servers);
+    for (uint32_t i = 0; servers.count == 2 && i < servers.count; i++) {
+        const struct replica_peer *peer = peer_of(replica, servers.list[i].id);
+
+        if (peer && peer->match < since &&
+            replica->now_ms < CT_MAX(peer->heard_ms, replica->led_ms) +
+                                  CT_REPLICA_ALONE * (uint64_t)replica->election_ms)
+            return since - 1;
+    }
+    return UINT64_MAX;
+}
+
 /* The highest index that a majority of the voters holds. */
 static uint64_t held_by_majority(struct ct_replica *replica)
 {
@@ -166,7 +188,7 @@ static uint64_t held_by_majority(struct ct_replica *replica)
  * dissertation); one of this term seals all before it. */
 static void commit_what_is_held(struct ct_replica *replica)
 {
-    uint64_t index = held_by_majority(replica);
+    uint64_t index = CT_MIN(held_by_majority(replica), known_to_two(replica));
 
     if (index > replica->committed && replica_log_term(&replica->log, index) == replica->term)
         replica_commit(replica, index);
@@ -338,6 +360,7 @@ void replica_lead_begin(struct ct_replica *replica)
     }
     replica->role = REPLICA_LEADER;
     replica->led_term = replica->term;
+    replica->led_ms = replica->now_ms;
     replica->leader = replica->id;
     replica->lead_index = first;
     replica->peer_count = 0;

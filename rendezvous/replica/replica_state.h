@@ -101,6 +101,7 @@ struct ct_replica {
     uint64_t lead_index; /* LEADER: of its first entry; the map is complete when it is committed */
     uint64_t quorum_ms;  /* when a majority was last heard */
     uint64_t led_term;   /* the last that this replica led in */
+    uint64_t led_ms;     /* since when */
     bool serves;         /* on_lead was called, on_follow not yet */
 
     bool changing;
@@ -123,6 +124,7 @@ struct ct_replica {
     uint64_t left_term; /* hold until an entry of a later term says who votes */
 
     uint64_t dead;        /* the leader whose process is known to be dead; 0: none */
+    uint32_t stands;      /* how often this replica has stood for election because of that */
     uint64_t campaign_ms; /* when this replica stands for election because of that */
 };
 

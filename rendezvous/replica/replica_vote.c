@@ -3,7 +3,10 @@
 
 #include "base/assert.h"
 
-enum { STAND_MS = 60 }; /* between two voters that stand for election after a death */
+enum {
+    STAND_MS = 60,   /* between two voters that stand for election after a death */
+    STAND_AGAIN = 6, /* times that the wait is doubled */
+};
 
 void replica_voters(const struct ct_replica *replica, struct replica_servers *ret_servers)
 {
@@ -34,6 +37,7 @@ int ct_replica_reduce(struct ct_replica *replica, uint64_t now_ms, uint64_t era,
     replica->left_term = replica->term;
     replica->era = era;
     replica->dead = 0;
+    replica->stands = 0;
     replica->now_ms = now_ms;
     replica_follow(replica, replica->term + 1, 0); /* votes of the old era are none of this one */
     replica->campaign_ms = now_ms + (uint64_t)place * STAND_MS;
@@ -197,15 +201,20 @@ void replica_receive_take_lead(struct ct_replica *replica, const struct ct_msg_t
 
 /* The leader is known to be dead: this replica stands at once, although others may have heard the
  * leader a moment ago; from the second time on it asks before, so that two of them do not raise
- * their terms for ever. */
+ * their terms for ever, and waits twice as long each time: answers may take longer than STAND_MS.
+ */
 void replica_stand_after_death(struct ct_replica *replica)
 {
+    uint64_t wait_ms;
+
     if (replica->leader && replica->leader != replica->dead) {
         replica->dead = 0;
         replica->campaign_ms = UINT64_MAX;
         return;
     }
-    replica->campaign_ms = replica->now_ms + STAND_MS + ct_rng_below(&replica->rng, STAND_MS);
+    wait_ms = CT_MIN((uint64_t)STAND_MS << replica->stands, (uint64_t)replica->election_ms);
+    replica->stands += replica->stands < STAND_AGAIN;
+    replica->campaign_ms = replica->now_ms + wait_ms + ct_rng_below(&replica->rng, wait_ms);
     replica_stand(replica, replica->leader != 0);
 }
 
@@ -221,6 +230,7 @@ void ct_replica_died(struct ct_replica *replica, uint64_t now_ms, uint64_t id)
     for (uint32_t i = 0; i < servers.count && servers.list[i].id != replica->id; i++)
         place += servers.list[i].id != id;
     replica->dead = id;
+    replica->stands = 0;
     replica->campaign_ms = now_ms + (uint64_t)place * STAND_MS; /* one after the other */
     if (place == 0)
         ct_replica_tick(replica, now_ms);

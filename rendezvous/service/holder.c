@@ -104,11 +104,13 @@ void ct_holder_died(struct ct_holder *holder, uint64_t now_ms, uint64_t id)
 
 static void keep_known(struct ct_holder *holder, const struct ct_msg_voters *voters)
 {
+    holder->removed = voters->epoch != 0;
     holder->known = (struct ct_holder_voters){.era = voters->era};
     for (uint32_t i = 0; i < voters->servers.count && i < CT_REPLICA_SERVERS; i++) {
         struct ct_replica_server *to = &holder->known.list[holder->known.count++];
 
         to->id = voters->servers.data[i].id;
+        holder->removed = holder->removed && to->id != holder->id;
         (void)ct_str_copy(to->address, sizeof to->address, voters->servers.data[i].address);
     }
 }
@@ -127,10 +129,12 @@ static int follow(struct ct_holder *holder, const struct ct_msg_voters *voters)
     if (anew == NULL)
         return CT_ENOMEM;
     keep_known(holder, voters);
+    if (holder->replica != NULL)
+        holder->followed = CT_MAX(holder->followed, holder_epoch(holder));
     ct_replica_free(holder->replica);
     holder->replica = anew;
-    holder->followed = voters->epoch;
-    holder->changes = holder->partial = false;
+    holder->followed = CT_MAX(holder->followed, voters->epoch);
+    holder->changes = holder->partial = holder->follows_runs = false;
     holder->voter_count = 0;
     ct_replica_join(anew);
     if (holder->service != NULL)
@@ -138,18 +142,33 @@ static int follow(struct ct_holder *holder, const struct ct_msg_voters *voters)
     return 0;
 }
 
+/* Two records of one job: the one whose job has had a round stays, else the newer one. */
+static bool gives_way(const struct ct_holder *holder, const struct ct_holder_conn *conn,
+                      const struct ct_msg_voters *voters)
+{
+    bool runs = holder->service != NULL ? ct_holder_generation(holder) > 0 : holder->follows_runs;
+
+    if (voters->era == ct_replica_era(holder->replica) || voters->servers.count == 0)
+        return false;
+    if (holder->service == NULL && !runs)
+        return is_newer(holder, voters);
+    return runs != conn->runs ? conn->runs : is_newer(holder, voters);
+}
+
 /* The leader of this job's record says so to a ctrun that has founded another. */
-static void receive_voters(struct ct_holder *holder, const struct ct_msg_voters *voters)
+static void receive_voters(struct ct_holder *holder, const struct ct_holder_conn *conn,
+                           const struct ct_msg_voters *voters)
 {
     if (holder->peers != NULL)
         return;
     if (voters->era == ct_replica_era(holder->replica))
         keep_known(holder, voters);
-    if (!is_newer(holder, voters) || voters->servers.count == 0)
+    if (!gives_way(holder, conn, voters))
         return;
     holder_log(holder, CT_LOG_INFO, "job %s lives: its rendezvous is at %s, this host joins it",
                holder->limits.only_job, voters->servers.data[voters->servers.count - 1].address);
-    (void)follow(holder, voters);
+    if (follow(holder, voters) == 0)
+        holder->follows_runs = conn->runs;
 }
 
 static void receive_of_replica(struct ct_holder *holder, const struct ct_holder_conn *conn,
@@ -222,6 +241,7 @@ static bool receive_hello(struct ct_holder *holder, struct ct_holder_conn *conn,
                           const struct ct_msg_hello *hello)
 {
     conn->id = ct_id_fold(hello->incarnation);
+    conn->runs = hello->generation > 0;
     if (strcmp(hello->role, "replica") == 0) {
         receive_replica(holder, conn, hello);
         return true;
@@ -281,7 +301,7 @@ static void receive(struct ct_holder *holder, struct ct_holder_conn *conn,
     else if (!conn->is_replica)
         serve(holder, conn, message);
     else if (message->type == CT_MSG_VOTERS)
-        receive_voters(holder, &message->voters);
+        receive_voters(holder, conn, &message->voters);
     else
         receive_of_replica(holder, conn, message);
 }
@@ -334,6 +354,7 @@ void ct_holder_endpoint_opened(struct ct_holder *holder, uint64_t now_ms)
 {
     begin_event(holder, now_ms);
     holder->endpoint = CT_HOLDER_THERE;
+    holder->endpoint_runs = ct_holder_generation(holder) > 0;
     holder_send_voters(holder, &holder->told, NULL);
     end_event(holder);
 }
@@ -432,6 +453,11 @@ void ct_holder_stop(struct ct_holder *holder, uint64_t now_ms)
 bool ct_holder_leads(const struct ct_holder *holder)
 {
     return ct_replica_leads(holder->replica);
+}
+
+uint64_t ct_holder_generation(const struct ct_holder *holder)
+{
+    return holder->service != NULL ? ct_service_generation(holder->service) : 0;
 }
 
 struct ct_msg_offer ct_holder_offer(const struct ct_holder *holder)

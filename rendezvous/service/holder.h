@@ -113,6 +113,7 @@ struct ct_holder_conn {
     bool is_replica; /* another holder of the record, not a node */
     bool is_agent;   /* a node */
     bool is_admin;   /* an operator */
+    bool runs;       /* another holder: its job has had a round */
     bool offers;     /* a node that could hold it, at `address` */
     char address[CT_REPLICA_ADDRESS_BYTES];
 };
@@ -142,12 +143,15 @@ struct ct_holder {
     uint64_t led_by; /* the last other leader; 0: none */
     char address[CT_REPLICA_ADDRESS_BYTES]; /* where others reach it */
     enum ct_holder_endpoint endpoint;       /* its connection to where the job's nodes meet */
+    bool endpoint_runs;                     /* ... told there that the job has had a round */
     bool changes;                           /* a voter is being added or removed */
     bool changed;                           /* that is over: the next one may be due at once */
     uint64_t adds;                          /* which; 0: none */
     uint64_t followed;             /* epoch of the record that it was told to follow; 0: none */
+    bool follows_runs;             /* ... whose job has had a round, its leader says */
     struct ct_holder_voters known; /* by others' words, while this one holds no record */
-    struct ct_holder_voters told;  /* to the members, while this one leads */
+    bool removed; /* they do not list this one, which its own record does: it was cut off then */
+    struct ct_holder_voters told; /* to the members, while this one leads */
     struct ct_holder_voter voters[CT_REPLICA_SERVERS];
     size_t voter_count;
     uint64_t reported_led_by; /* with peers: whom the log says that it follows; 0: nobody */
@@ -208,6 +212,9 @@ uint64_t ct_holder_deadline(const struct ct_holder *holder); /* UINT64_MAX: none
 /* ---- queries -------------------------------------------------------------------------------- */
 
 bool ct_holder_leads(const struct ct_holder *holder);
+
+/* The highest generation that it knows as the leader; 0: none. For the HELLO at the endpoint. */
+uint64_t ct_holder_generation(const struct ct_holder *holder);
 
 /* Are all who hold the job's record known to be dead, this one being none of them? */
 bool ct_holder_is_orphan(const struct ct_holder *holder);

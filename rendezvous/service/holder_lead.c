@@ -30,6 +30,12 @@ static void describe(const struct ct_holder *holder, const struct ct_holder_vote
                    "host %s does not lead the rendezvous of job %s: its nodes agree on "
                    "one that does",
                    holder->host, job);
+    if (holder->removed && leader == 0) {
+        (void)snprintf(text, room,
+                       "the record of job %s is held by others, host %s was cut off from it", job,
+                       holder->host);
+        return;
+    }
     for (uint32_t i = 0; i < voters->count; i++)
         if (voters->list[i].id == leader && leader != holder->id)
             (void)snprintf(text, room, "the rendezvous of job %s is at %s, not at host %s", job,
@@ -58,6 +64,10 @@ void holder_refuse(const struct ct_holder *holder, struct ct_holder_conn *conn)
     char text[512];
 
     holder_list_voters(holder, &voters);
+    if (holder->removed && ct_replica_leader(holder->replica) == 0) {
+        voters = holder->known;
+        voters.epoch = 0;
+    }
     describe(holder, &voters, text, sizeof text);
     if (voters.count > 0)
         holder_send_voters(holder, &voters, conn);

@@ -97,11 +97,13 @@ static void note_voters(struct ct_holder *holder, const struct ct_holder_voters 
 /* ---- the endpoint that the nodes were told -------------------------------------------------- */
 
 /* A ctrun that is started again at the endpoint knows of no job, and founds one: it must hear
- * of this one before its first round. */
+ * of this one before its first round. It is told anew when this one has had its first. */
 static void watch_endpoint(struct ct_holder *holder)
 {
-    if (holder->endpoint != CT_HOLDER_AWAY || holder->at_endpoint ||
-        ct_service_generation(holder->service) == 0)
+    if (holder->endpoint == CT_HOLDER_THERE && !holder->endpoint_runs &&
+        ct_holder_generation(holder) > 0)
+        holder_leave_endpoint(holder);
+    if (holder->endpoint != CT_HOLDER_AWAY || holder->at_endpoint)
         return;
     if (holder->io.dial_endpoint(holder->io.context))
         holder->endpoint = CT_HOLDER_DIALS;
@@ -144,6 +146,9 @@ static bool is_gone(struct ct_holder *holder, uint64_t id)
     const struct ct_holder_voter *voter = holder_voter_of(holder, id);
     uint64_t away_ms = AWAY_LEASES * (uint64_t)holder->lease_ms + CT_HOLDER_AWAY_MS;
 
+    /* Of two, the other one would go on with what it holds if this one died. */
+    if (voter != NULL && holder->voter_count == 1 && !holder_is_dead(holder, id))
+        return false;
     return holder_is_dead(holder, id) ||
            (voter != NULL && holder->now_ms - voter->seen_ms >= away_ms);
 }

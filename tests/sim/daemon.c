@@ -189,6 +189,10 @@ void sim_daemon_poll(struct sim *sim, uint32_t index)
 
 void sim_daemon_opened(struct sim *sim, struct conn *conn)
 {
+    if (conn->daemon >= SIM_DAEMONS) {
+        sim_host_opened(sim, conn);
+        return;
+    }
     conn->link = ct_service_open(sim->daemons[conn->daemon].service, conn);
     CT_ASSERT(conn->link != 0);
 }
@@ -197,6 +201,10 @@ void sim_daemon_message(struct sim *sim, struct conn *conn, const struct ct_mess
 {
     struct sim_daemon *daemon = &sim->daemons[conn->daemon];
     uint64_t before = 0;
+    if (conn->daemon >= SIM_DAEMONS) {
+        sim_host_message(sim, conn, message);
+        return;
+    }
     if (conn->link == 0 || conn->closing)
         return;
     if (message->type < CT_COUNT(sim->coverage.messages))
@@ -218,6 +226,10 @@ void sim_daemon_message(struct sim *sim, struct conn *conn, const struct ct_mess
 void sim_daemon_closed(struct sim *sim, struct conn *conn, bool silent)
 {
     struct sim_daemon *daemon = &sim->daemons[conn->daemon];
+    if (conn->daemon >= SIM_DAEMONS) {
+        sim_host_closed(sim, conn, silent);
+        return;
+    }
     if (conn->link == 0)
         return;
     ct_service_closed(daemon->service, sim_local_ms(sim, daemon->index), conn->link, silent);
@@ -227,6 +239,10 @@ void sim_daemon_closed(struct sim *sim, struct conn *conn, bool silent)
 void sim_order(struct sim *sim, uint8_t verb, uint32_t node)
 {
     struct sim_daemon *daemon = sim_newest_daemon(sim);
+    if (sim->embedded) {
+        sim_host_order(sim, verb, node);
+        return;
+    }
     sim->operator_answer = CT_EUNAVAILABLE;
     if (daemon == NULL || sim->processes[daemon->index].paused_until > sim->now)
         return;
@@ -251,11 +267,21 @@ void sim_order(struct sim *sim, uint8_t verb, uint32_t node)
     after(sim, daemon);
 }
 
+/* One that leads the record which the oracle follows comes before others. */
+static int rank_of(const struct sim *sim, uint32_t process)
+{
+    return process >= SIM_DAEMONS &&
+           sim->hosts[process - SIM_DAEMONS].record == sim->agreement.record;
+}
+
 struct sim_daemon *sim_newest_daemon(struct sim *sim)
 {
     struct sim_daemon *newest = NULL;
-    for (uint32_t i = 0; i < SIM_DAEMONS; i++)
-        if (sim->processes[i].alive && (newest == NULL || sim->daemons[i].epoch > newest->epoch))
+    for (uint32_t i = 0; i < SIM_PROCESSES; i++)
+        if (sim->processes[i].alive && sim->daemons[i].service != NULL &&
+            (newest == NULL || rank_of(sim, i) > rank_of(sim, newest->index) ||
+             (rank_of(sim, i) == rank_of(sim, newest->index) &&
+              sim->daemons[i].epoch > newest->epoch)))
             newest = &sim->daemons[i];
     return newest;
 }

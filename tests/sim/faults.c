@@ -255,6 +255,8 @@ void sim_fault_begin(struct sim *sim, struct fault *fault)
     sim->coverage.fault_kinds[fault->kind]++;
     if (sim->calm)
         oracle_calm_begin(sim, fault);
+    if (sim->embedded && sim_embedded_fault_begin(sim, fault))
+        return;
     switch (fault->kind) {
     case FAULT_NODE_CRASH:
         sim_node_crash(sim, fault->node);
@@ -304,6 +306,8 @@ void sim_fault_begin(struct sim *sim, struct fault *fault)
 
 void sim_fault_end(struct sim *sim, struct fault *fault)
 {
+    if (sim->embedded && sim_embedded_fault_end(sim, fault))
+        return;
     switch (fault->kind) {
     case FAULT_NODE_CRASH:
         sim_schedule(sim, sim->now, EV_START, sim_process(fault->node), 0);
@@ -352,10 +356,15 @@ void sim_end_faults(struct sim *sim)
     sim_trace(sim, "faults end");
     sim->faults_ended = true;
     sim->loss_permille = sim->duplicate_permille = 0;
+    if (sim->embedded)
+        sim_schedule(sim, sim->now + sim->params.lease_ms + SIM_LED_MS, EV_LED, 0, 0);
     sim->disk.tear_next = sim->disk.race_next = false;
     sim->delay_ms = CT_MIN(sim->delay_ms, sim->params.lease_ms / 50);
     const struct sim_daemon *daemon = sim_newest_daemon(sim);
-    if (daemon == NULL || !sim_disk_is_newest(sim, daemon)) /* one that lives is fenced */
+    for (uint32_t i = SIM_DAEMONS; i < SIM_PROCESSES; i++)
+        sim->daemons[i].tears = 0;
+    if (!sim->embedded &&
+        (daemon == NULL || !sim_disk_is_newest(sim, daemon))) /* one that lives is fenced */
         sim_schedule(sim, sim->now, EV_START, daemon != NULL ? 1 - daemon->index : 0, 0);
     for (uint32_t i = 0; i < sim->node_count; i++)
         sim_schedule(sim, sim->now + 1000, EV_START, sim_process(i), 0);

@@ -85,11 +85,12 @@ void oracle_node_informed(struct sim *sim, const struct conn *conn,
     if (was_welcomed && node->acting > 0 && node->acting != message->welcome.generation)
         sim_fail(sim, "S3: %s goes on in g%" PRIu64 ", the daemon welcomes it in g%" PRIu64,
                  node->host, node->acting, message->welcome.generation);
-    if (was_welcomed && conn->epoch < node->epoch)
+    uint64_t epoch = sim->embedded && was_welcomed ? message->welcome.epoch : conn->epoch;
+    if (was_welcomed && epoch < node->epoch)
         sim_fail(sim, "S13: %s, which knows epoch %" PRIu64 ", joins epoch %" PRIu64, node->host,
-                 node->epoch, conn->epoch);
-    if (was_welcomed)
-        node->epoch = CT_MAX(node->epoch, conn->epoch);
+                 node->epoch, epoch);
+    if (was_welcomed && node->member.received > 0)
+        node->epoch = CT_MAX(node->epoch, epoch);
     bool is_untold = message->type == CT_MSG_HEARTBEAT_ACK &&
                      message->heartbeat_ack.state == CT_RDZV_PREPARING &&
                      node->requested < message->heartbeat_ack.generation && sim->disk.full == 0 &&

@@ -17,6 +17,31 @@ enum {
     WASTE = 5,       /* generations that a fault, a start or a broken connection may cost */
 };
 
+/* ---- nodes without workers ---- */
+
+/* It was released, and its job needs the rendezvous that it has. */
+static bool stays(const struct sim *sim, const struct sim_node *node)
+{
+    const struct sim_host *host = &sim->hosts[node->index];
+    return node->core.life == AGENT_HOSTING && node->core.released && host->holds &&
+           ct_holder_leads(&host->holder);
+}
+
+/* It holds another record, which cannot go on, or has not begun: it waits for an operator. */
+static bool is_stuck(const struct sim *sim, const struct sim_node *node)
+{
+    return sim->embedded && agreement_is_behind(sim, node->index);
+}
+
+static uint32_t count_idle(const struct sim *sim)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < sim->node_count; i++)
+        count += sim->processes[sim_process(i)].alive &&
+                 (stays(sim, &sim->nodes[i]) || is_stuck(sim, &sim->nodes[i]));
+    return count;
+}
+
 /* ---- calm runs: one fault after the other ---- */
 
 /* How many generations a fault may cost. */
@@ -47,6 +72,9 @@ static const struct ct_rdzv *running_job(struct sim *sim, const char *when)
 
 void oracle_calm_begin(struct sim *sim, struct fault *fault)
 {
+    if (sim->embedded &&
+        (!agreement_can_lead(sim) || sim->node_count - count_idle(sim) < sim->params.nodes_min))
+        return;
     const struct ct_rdzv *job = running_job(sim, "before a fault");
     if (job == NULL)
         return;
@@ -68,7 +96,7 @@ void oracle_calm_out(struct sim *sim, const struct fault *fault)
 {
     const struct ct_rdzv *job = sim_job(sim_newest_daemon(sim));
     const struct sim_node *node = &sim->nodes[fault->node];
-    if (job == NULL || fault->nodes == 1)
+    if (job == NULL || fault->nodes == 1 || sim->embedded)
         return;
     enum ct_rdzv_phase phase = ct_rdzv_phase(job);
     const struct ct_rdzv_roster *roster = ct_rdzv_roster(job);
@@ -115,7 +143,7 @@ static void check_members(struct sim *sim, const struct ct_rdzv *job)
         if (node->acting != roster->generation && node->done_step == 0)
             sim_fail(sim, "L2: %s does not act in g%" PRIu64, node->host, roster->generation);
     }
-    uint32_t possible = CT_MIN(sim->node_count, sim->params.nodes_max);
+    uint32_t possible = CT_MIN(sim->node_count - count_idle(sim), sim->params.nodes_max);
     if (roster->count + cooling < possible && sim->params.world_divides == 0)
         sim_fail(sim, "L5: %u nodes run, %u could", roster->count, possible);
 }
@@ -123,8 +151,11 @@ static void check_members(struct sim *sim, const struct ct_rdzv *job)
 void oracle_calm_end(struct sim *sim, const struct fault *fault)
 {
     char text[128];
+    if (sim->embedded &&
+        (!agreement_can_lead(sim) || sim->node_count - count_idle(sim) < sim->params.nodes_min))
+        return;
     const struct ct_rdzv *job = running_job(sim, "long after a fault");
-    if (job == NULL)
+    if (job == NULL || sim->embedded)
         return;
     sim_fault_print(fault, text, sizeof(text));
     uint64_t spent = ct_rdzv_generation(job) - fault->generation;
@@ -138,6 +169,8 @@ void oracle_calm_end(struct sim *sim, const struct fault *fault)
 
 static bool has_ended(const struct sim *sim, const struct ct_rdzv *job)
 {
+    if (job == NULL && sim->embedded && sim->oracle.close_reported)
+        return true;
     bool never_began = sim->oracle.close_reported && sim->oracle.generation == 0;
     return job == NULL ? sim->over || never_began : ct_rdzv_phase(job) == CT_RDZV_CLOSED;
 }
@@ -172,6 +205,9 @@ static void check_answers(struct sim *sim, const struct ct_rdzv_roster *roster)
 static void check_running(struct sim *sim, const struct ct_rdzv *job)
 {
     char text[1024];
+    if (ct_rdzv_phase(job) != CT_RDZV_RUNNING &&
+        sim->node_count - count_idle(sim) < sim->params.nodes_min)
+        return;
     if (ct_rdzv_phase(job) != CT_RDZV_RUNNING) {
         ct_rdzv_describe(job, text, sizeof(text));
         sim_fail(sim, "L2: %" PRIu64 " ms after all is well the job is in %s: %s",
@@ -181,6 +217,16 @@ static void check_running(struct sim *sim, const struct ct_rdzv *job)
     check_members(sim, job);
     check_progress(sim, ct_rdzv_roster(job));
     check_answers(sim, ct_rdzv_roster(job));
+}
+
+/* L1: somebody leads, if anybody may. */
+void oracle_led(struct sim *sim)
+{
+    const struct sim_daemon *daemon = sim_newest_daemon(sim);
+    bool is_led = daemon != NULL && agreement_is_newest(sim, daemon);
+    if (!is_led && !sim->oracle.close_reported && agreement_can_lead(sim))
+        sim_fail(sim, "L1: nobody leads %" PRIu64 " ms after all is well",
+                 sim->now - sim->faults_ms);
 }
 
 /* L8: once all is well for a while no round follows the other. */
@@ -198,6 +244,7 @@ static void check_waste(struct sim *sim, const struct sim_daemon *daemon)
     for (size_t i = 0; i < SIM_CONNS; i++)
         conns += sim->conns[i].used && sim->conns[i].open[AT_DAEMON] &&
                  &sim->daemons[sim->conns[i].daemon] == daemon;
+    conns += sim->operator.open[AT_DAEMON];
     if (ct_service_links(daemon->service) > conns)
         sim_fail(sim, "S14: %zu links, %zu connections", ct_service_links(daemon->service), conns);
     uint64_t causes = sim->coverage.faults + sim->oracle.starts + sim->oracle.breaks;
@@ -215,7 +262,7 @@ static void check_ends(struct sim *sim, const struct sim_node *node)
 {
     uint64_t most_ms = 4 * (uint64_t)sim->params.prepare_ms + sim->params.lease_ms + ENDS_MS;
     if (node->ends_ms > 0 && sim->now > CT_MAX(node->ends_ms, sim->faults_ms) + most_ms &&
-        node->core.life != AGENT_DRAINING)
+        node->core.life != AGENT_DRAINING && !stays(sim, node))
         sim_fail(sim, "A4: %s is %s for %" PRIu64 " ms", node->host,
                  agent_life_name(node->core.life), sim->now - node->ends_ms);
 }
@@ -224,8 +271,15 @@ void oracle_end(struct sim *sim)
 {
     const struct sim_daemon *daemon = sim_newest_daemon(sim);
     const struct ct_rdzv *job = sim->over ? NULL : sim_job(daemon);
+    /* The job has ended, and others wait for one that they remember, or for a new one. */
+    if (sim->embedded && sim->oracle.close_reported && !agreement_can_lead(sim))
+        job = NULL;
     if (sim->oracle.wall_reads > 0)
         sim_fail(sim, "S15: a core looked at the wall clock");
+    if (sim->embedded && !sim->over && !sim->oracle.close_reported && !agreement_can_lead(sim)) {
+        sim->coverage.waits++; /* nobody may lead: they wait, and say so */
+        return;
+    }
     if (daemon != NULL)
         check_waste(sim, daemon);
     for (uint32_t i = 0; i < sim->node_count; i++)

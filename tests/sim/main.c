@@ -17,6 +17,7 @@ struct options {
     bool trace;
     bool once; /* do not run each seed a second time */
     bool coverage;
+    enum sim_mode mode;
     bool all;              /* go on after a failure */
     bool write;            /* the transcripts, instead of comparing */
     uint64_t agents;       /* a large job instead */
@@ -27,12 +28,14 @@ struct options {
 static const char usage[] =
     "usage: sim [--first N] [--seeds N] [--list FILE] [--once] [--trace] "
     "[--coverage]\n"
+    "           [--embedded | --daemons]\n"
     "       sim --scenarios DIR [--write]\n"
     "       sim --agents N [--first N]\n"
     "  --first N        first seed [1]\n"
     "  --seeds N        how many [2000]\n"
     "  --list FILE      the seeds in FILE instead (one a line, # begins a "
     "comment)\n"
+    "  --embedded       no daemon in any seed; --daemons: in all [in four of five]\n"
     "  --once           run each seed once; otherwise twice, and the traces "
     "must be equal\n"
     "  --all            name each failing seed, do not stop at the first\n"
@@ -44,12 +47,13 @@ static const char usage[] =
 
 /* One run; the failure ("" for none) goes to `failure`. Returns the hash of the
  * trace. */
-static uint64_t run(uint64_t seed, uint64_t skip, bool trace, char failure[2048],
-                    struct coverage *sum)
+static uint64_t run(enum sim_mode mode, uint64_t seed, uint64_t skip, bool trace,
+                    char failure[2048], struct coverage *sum)
 {
     static struct sim sim; /* large */
     memset(&sim, 0, sizeof(sim));
     sim.seed = seed;
+    sim.mode = mode;
     sim.voice = trace ? VOICE_ALL : VOICE_NONE;
     sim_run(&sim, skip);
     uint64_t hash = sim.hash;
@@ -62,13 +66,13 @@ static uint64_t run(uint64_t seed, uint64_t skip, bool trace, char failure[2048]
 
 /* Leave out one fault after the other as long as the run still fails. Returns
  * the set left out. */
-static uint64_t shorten(uint64_t seed)
+static uint64_t shorten(enum sim_mode mode, uint64_t seed)
 {
     char failure[2048];
     uint64_t skip = 0;
     for (unsigned round = 0; round < 2; round++) {
         for (unsigned i = 0; i < SIM_FAULTS; i++) {
-            (void)run(seed, skip | UINT64_C(1) << i, false, failure, NULL);
+            (void)run(mode, seed, skip | UINT64_C(1) << i, false, failure, NULL);
             if (failure[0] != '\0')
                 skip |= UINT64_C(1) << i;
         }
@@ -76,14 +80,15 @@ static uint64_t shorten(uint64_t seed)
     return skip;
 }
 
-static void report(uint64_t seed, const char *failure)
+static void report(enum sim_mode mode, uint64_t seed, const char *failure)
 {
     static struct sim sim;
     char text[2048];
-    uint64_t skip = shorten(seed);
+    uint64_t skip = shorten(mode, seed);
     (void)printf("seed %" PRIu64 ": %s\nthe faults that it takes:\n", seed, failure);
     memset(&sim, 0, sizeof(sim));
     sim.seed = seed;
+    sim.mode = mode;
     sim_run(&sim, skip);
     for (size_t i = 0; i < sim.fault_count; i++) {
         if (sim.faults[i].skipped)
@@ -93,23 +98,25 @@ static void report(uint64_t seed, const char *failure)
     }
     sim_free(&sim);
     (void)printf("the shortened run fails with: ");
-    (void)run(seed, skip, false, text, NULL);
-    (void)printf("%s\nsee it all: --first %" PRIu64 " --seeds 1 --trace\n", text, seed);
+    (void)run(mode, seed, skip, false, text, NULL);
+    (void)printf("%s\nsee it all: --first %" PRIu64 " --seeds 1 --trace%s\n", text, seed,
+                 sim.embedded ? " --embedded" : "");
 }
 
-static bool run_seed(const struct options *options, uint64_t seed, struct coverage *sum)
+static bool run_seed(const struct options *options, enum sim_mode mode, uint64_t seed,
+                     struct coverage *sum)
 {
     char failure[2048];
     char again[2048];
-    uint64_t hash = run(seed, 0, options->trace, failure, sum);
+    uint64_t hash = run(mode, seed, 0, options->trace, failure, sum);
     if (failure[0] != '\0') {
         if (options->once || options->all)
             (void)printf("seed %" PRIu64 ": %s\n", seed, failure);
         else
-            report(seed, failure);
+            report(mode, seed, failure);
         return false;
     }
-    if (!options->once && run(seed, 0, false, again, NULL) != hash) {
+    if (!options->once && run(mode, seed, 0, false, again, NULL) != hash) {
         (void)printf("seed %" PRIu64 ": two runs differ\n", seed);
         return false;
     }
@@ -124,10 +131,11 @@ static uint64_t run_list(const struct options *options, struct coverage *sum, bo
     *ret_good = file != NULL;
     while (file != NULL && *ret_good && fgets(line, sizeof(line), file) != NULL) {
         uint64_t seed;
+        bool embedded = strstr(line, " embedded ") != NULL;
         line[strcspn(line, " #\n")] = '\0';
         if (ct_parse_u64(line, &seed) != 0)
             continue;
-        *ret_good = run_seed(options, seed, sum);
+        *ret_good = run_seed(options, embedded ? SIM_EMBEDDED : SIM_WITH_DAEMONS, seed, sum);
         count++;
     }
     if (file == NULL)
@@ -192,9 +200,14 @@ static bool parse_flag(struct options *options, const char *word)
                  : strcmp(word, "--all") == 0      ? &options->all
                  : strcmp(word, "--write") == 0    ? &options->write
                                                    : NULL;
+    enum sim_mode mode = strcmp(word, "--embedded") == 0  ? SIM_EMBEDDED
+                         : strcmp(word, "--daemons") == 0 ? SIM_WITH_DAEMONS
+                                                          : SIM_DRAWN;
     if (flag != NULL)
         *flag = true;
-    return flag != NULL;
+    else if (mode != SIM_DRAWN)
+        options->mode = mode;
+    return flag != NULL || mode != SIM_DRAWN;
 }
 
 static int parse_value(struct options *options, const char *word, const char *value)
@@ -249,7 +262,7 @@ int main(int argc, char **argv)
     if (options.list != NULL)
         count = run_list(&options, &sum, &good);
     for (; options.list == NULL && (good || options.all) && count < options.seeds; count++)
-        good = run_seed(&options, options.first + count, &sum) && good;
+        good = run_seed(&options, options.mode, options.first + count, &sum) && good;
     if (options.coverage)
         sim_coverage_print(&sum);
     if (good)

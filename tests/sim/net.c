@@ -13,20 +13,35 @@
 #include "chance.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { RETRY_MS = 400 };
+enum { RETRY_MS = 400, SYN_MS = 200 };
+
+/* Faults that hold up what goes from a node to process `daemon`, or back. */
+static uint32_t cuts(const struct sim *sim, uint32_t node, uint32_t daemon, int side)
+{
+    if (daemon < SIM_DAEMONS)
+        return sim->nodes[node].cut[daemon][side == AT_DAEMON ? 0 : 1];
+    uint32_t other = daemon - SIM_DAEMONS;
+    return side == AT_DAEMON ? sim->severed[node][other] : sim->severed[other][node];
+}
 
 static bool is_cut_towards(const struct sim *sim, const struct conn *conn, int side)
 {
-    return sim->nodes[conn->node].cut[conn->daemon][side == AT_DAEMON ? 0 : 1] > 0;
+    return cuts(sim, conn->node, conn->daemon, side) > 0;
 }
 
 static bool is_cut(const struct sim *sim, uint32_t node, uint32_t daemon)
 {
-    const uint32_t *cut = sim->nodes[node].cut[daemon];
-    return cut[0] > 0 || cut[1] > 0;
+    return cuts(sim, node, daemon, AT_DAEMON) > 0 || cuts(sim, node, daemon, AT_NODE) > 0;
+}
+
+/* Holders' connections are streams always: their order counts. */
+static bool is_datagrams(const struct sim *sim, const struct conn *conn)
+{
+    return sim->datagrams && conn->kind == CONN_AGENT;
 }
 
 /* One way. Now and then a packet is late. */
@@ -61,6 +76,11 @@ void sim_connect(struct sim *sim, uint32_t node)
     sim_schedule(sim, sim->now, EV_CONNECT, node, sim->nodes[node].attempt);
 }
 
+enum {
+    FROM_DIALLER = CT_FROM_NODE | CT_FROM_SERVER | CT_FROM_REPLICA,
+    FROM_DIALLED = CT_FROM_SERVER | CT_FROM_REPLICA,
+};
+
 static struct conn *new_conn(struct sim *sim)
 {
     for (size_t i = 0; i < SIM_CONNS; i++) {
@@ -68,8 +88,8 @@ static struct conn *new_conn(struct sim *sim)
         if (conn->used)
             continue;
         *conn = (struct conn){.used = true, .life = conn->life + 1};
-        ct_frame_reader_init(&conn->reader[AT_DAEMON], CT_FROM_NODE, CT_WIRE_VALUE);
-        ct_frame_reader_init(&conn->reader[AT_NODE], CT_FROM_SERVER, CT_WIRE_VALUE);
+        ct_frame_reader_init(&conn->reader[AT_DAEMON], FROM_DIALLER, CT_WIRE_VALUE);
+        ct_frame_reader_init(&conn->reader[AT_NODE], FROM_DIALLED, CT_WIRE_VALUE);
         ct_buf_init(&conn->out[AT_DAEMON], 0);
         ct_buf_init(&conn->out[AT_NODE], 0);
         return conn;
@@ -83,7 +103,7 @@ static void free_conn(struct conn *conn)
         ct_frame_reader_deinit(&conn->reader[side]);
         ct_buf_deinit(&conn->out[side]);
     }
-    conn->used = conn->dead = false;
+    conn->used = conn->dead = conn->dialling = false;
     conn->life++;
 }
 
@@ -106,6 +126,10 @@ void sim_try_connect(struct sim *sim, uint32_t index, uint64_t attempt)
     struct sim_node *node = &sim->nodes[index];
     if (node->attempt != attempt)
         return;
+    if (sim->embedded) {
+        sim_agent_dial_again(sim, index);
+        return;
+    }
     if (sim->now >= node->give_up_ms) {
         struct ct_error why = {0};
         ct_error_set(&why, CT_ETIMEOUT, "nobody answers");
@@ -132,6 +156,73 @@ void sim_try_connect(struct sim *sim, uint32_t index, uint64_t attempt)
     sim_schedule(sim, conn->last[AT_NODE], EV_OPENED, node->conn, AT_NODE);
 }
 
+/* ---- embedded: a connection to one place ---- */
+
+uint32_t sim_dial(struct sim *sim, uint32_t node, enum conn_kind kind, const char *address,
+                  uint64_t wait_ms)
+{
+    struct conn *conn = new_conn(sim);
+    uint32_t index = (uint32_t)(conn - sim->conns);
+    unsigned host = 0, port = 0;
+    CT_ASSERT(conn != NULL);
+    CT_ASSERT(sscanf(address, "10.0.0.%u:%u", &host, &port) == 2 && host < SIM_NODES);
+    conn->node = node;
+    conn->kind = kind;
+    conn->daemon = sim_process(host);
+    conn->port = port;
+    conn->dialling = true;
+    sim_schedule(sim, sim->now + delay(sim), EV_DIAL, index, 0);
+    if (wait_ms < sim->ends_ms)
+        sim_schedule(sim, sim->now + wait_ms, EV_DIAL_END, index, 0);
+    return index;
+}
+
+/* A living kernel accepts or refuses; through a cut the request is repeated. */
+void sim_dial_arrives(struct sim *sim, uint32_t index)
+{
+    struct conn *conn = &sim->conns[index];
+    if (!conn->dialling)
+        return;
+    if (is_cut(sim, conn->node, conn->daemon)) {
+        sim_schedule(sim, sim->now + SYN_MS + ct_rng_below(&sim->net_rng, SYN_MS), EV_DIAL, index,
+                     0);
+        return;
+    }
+    uint64_t back = sim->now + delay(sim);
+    if (!sim_host_listens(sim, conn->daemon - SIM_DAEMONS, conn->port)) {
+        sim_schedule(sim, back, EV_DIAL_END, index, 1);
+        return;
+    }
+    conn->dialling = false;
+    conn->open[AT_DAEMON] = conn->open[AT_NODE] = true;
+    conn->last[AT_DAEMON] = sim->now;
+    conn->last[AT_NODE] = back;
+    sim_schedule(sim, sim->now, EV_OPENED, index, AT_DAEMON);
+    sim_schedule(sim, back, EV_OPENED, index, AT_NODE);
+}
+
+void sim_dial_ends(struct sim *sim, uint32_t index, bool refused)
+{
+    struct conn *conn = &sim->conns[index];
+    if (!conn->dialling)
+        return;
+    if (refused && is_cut_towards(sim, conn, AT_NODE)) {
+        sim_schedule(sim, sim->now + SYN_MS, EV_DIAL, index, 0);
+        return;
+    }
+    free_conn(conn);
+    sim_dialled_failed(sim, conn->node, index, refused);
+}
+
+void sim_hang_up(struct sim *sim, uint32_t index)
+{
+    struct conn *conn = &sim->conns[index];
+    if (conn->dialling)
+        free_conn(conn);
+    else
+        sim_close(sim, conn, AT_NODE);
+}
+
 void sim_opened(struct sim *sim, uint32_t index, int side)
 {
     struct conn *conn = &sim->conns[index];
@@ -139,6 +230,10 @@ void sim_opened(struct sim *sim, uint32_t index, int side)
         return;
     if (side == AT_DAEMON) {
         sim_daemon_opened(sim, conn);
+        return;
+    }
+    if (sim->embedded) {
+        sim_dialled_opened(sim, index);
         return;
     }
     struct sim_node *node = &sim->nodes[conn->node];
@@ -202,10 +297,14 @@ void sim_send(struct sim *sim, struct conn *conn, int side, const struct ct_mess
     struct ct_buf frame;
     if (!conn->open[side])
         return;
+    /* A replica bears that a message is lost; but for the first, which says whose it is. */
+    if (conn->kind == CONN_REPLICA && sim->datagrams && message->type != CT_MSG_HELLO &&
+        rng_chance(&sim->net_rng, sim->loss_permille + (sim->storms > 0 ? 250 : 0)))
+        return;
     ct_buf_init(&frame, 0);
     int rc = ct_wire_encode(message, conn->next_sequence[side]++, &frame, &err);
     CT_ASSERT(rc == 0);
-    if (sim->datagrams) {
+    if (is_datagrams(sim, conn)) {
         send_datagram(sim, conn, 1 - side, &frame);
     } else {
         (void)ct_buf_append(&conn->out[side], frame.data, frame.size);
@@ -293,21 +392,21 @@ void sim_deliver(struct sim *sim, uint32_t index)
     struct conn *conn = &sim->conns[chunk.conn];
     bool is_lost = chunk.life != conn->life || !conn->open[chunk.side];
     if (!is_lost && is_cut_towards(sim, conn, chunk.side)) {
-        is_lost = sim->datagrams;
+        is_lost = is_datagrams(sim, conn);
         sim->chunks[index].held = !is_lost;
         if (!is_lost)
             return;
     }
-    if (!is_lost && !sim->datagrams && chunk.order != conn->came[chunk.side]) {
+    if (!is_lost && !is_datagrams(sim, conn) && chunk.order != conn->came[chunk.side]) {
         sim_schedule(sim, sim->now + 1, EV_DELIVER, index, 0); /* one before it is still held */
         return;
     }
     conn->came[chunk.side] += !is_lost;
     sim->chunks[index].data = NULL;
     free_chunk(&sim->chunks[index]);
-    if (!is_lost && sim->datagrams) {
+    if (!is_lost && is_datagrams(sim, conn)) {
         struct ct_frame_reader reader;
-        ct_frame_reader_init(&reader, chunk.side == AT_DAEMON ? CT_FROM_NODE : CT_FROM_SERVER,
+        ct_frame_reader_init(&reader, chunk.side == AT_DAEMON ? FROM_DIALLER : FROM_DIALLED,
                              CT_WIRE_VALUE);
         reader.next_sequence = ct_get_le32(chunk.data + 12);
         deliver_to(sim, conn, &chunk, &reader);
@@ -353,6 +452,8 @@ static void end_side(struct sim *sim, struct conn *conn, int side, bool silent)
     conn->open[side] = false;
     if (side == AT_DAEMON) {
         sim_daemon_closed(sim, conn, silent);
+    } else if (sim->embedded) {
+        sim_dialled_closed(sim, (uint32_t)(conn - sim->conns), silent);
     } else {
         struct sim_node *node = &sim->nodes[conn->node];
         struct ct_error error = {0};
@@ -394,12 +495,16 @@ void sim_kill_conns(struct sim *sim, uint32_t process)
 {
     for (uint32_t i = 0; i < SIM_CONNS; i++) {
         struct conn *conn = &sim->conns[i];
-        int side = process < SIM_DAEMONS ? AT_DAEMON : AT_NODE;
-        uint32_t owner = side == AT_DAEMON ? conn->daemon : sim_process(conn->node);
-        if (!conn->used || owner != process)
-            continue;
-        ct_buf_clear(&conn->out[side]);
-        sim_close(sim, conn, side);
+        for (int side = 0; side < 2 && conn->used; side++) {
+            uint32_t owner = side == AT_DAEMON ? conn->daemon : sim_process(conn->node);
+            if (owner != process)
+                continue;
+            ct_buf_clear(&conn->out[side]);
+            if (!conn->dialling)
+                sim_close(sim, conn, side);
+            else if (side == AT_NODE)
+                free_conn(conn);
+        }
     }
 }
 
@@ -408,7 +513,8 @@ void sim_cut_changed(struct sim *sim, uint32_t node)
     uint64_t patience = sim->params.lease_ms;
     for (uint32_t i = 0; i < SIM_CONNS; i++) {
         const struct conn *conn = &sim->conns[i];
-        if (!conn->used || conn->node != node || !is_cut(sim, node, conn->daemon))
+        bool is_its = conn->node == node || conn->daemon == sim_process(node);
+        if (!conn->used || conn->dialling || !is_its || !is_cut(sim, conn->node, conn->daemon))
             continue;
         for (uint64_t side = 0; side < 2; side++)
             sim_schedule(sim, sim->now + patience + ct_rng_below(&sim->net_rng, patience),
@@ -417,8 +523,8 @@ void sim_cut_changed(struct sim *sim, uint32_t node)
     for (size_t i = 0; i < sim->chunk_room; i++) {
         struct chunk *chunk = &sim->chunks[i];
         const struct conn *conn = &sim->conns[chunk->conn];
-        if (!chunk->used || !chunk->held || conn->node != node ||
-            is_cut_towards(sim, conn, chunk->side))
+        bool is_its = conn->node == node || conn->daemon == sim_process(node);
+        if (!chunk->used || !chunk->held || !is_its || is_cut_towards(sim, conn, chunk->side))
             continue;
         chunk->held = false;
         sim_schedule(sim, sim->now, EV_DELIVER, (uint32_t)i, 0);

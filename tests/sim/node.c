@@ -46,11 +46,15 @@ static void check_stop(struct sim *sim, const struct sim_node *node,
 void sim_node_feed(struct sim *sim, uint32_t index, const struct agent_event *event)
 {
     struct sim_node *node = &sim->nodes[index];
+    const struct sim_daemon *daemon = &sim->daemons[sim_process(index)]; /* embedded */
     const struct agent_view view = {
         .now_ms = sim_local_ms(sim, sim_process(index)),
         .running = node->running,
         .stopping = node->stopping,
         .alive = node->alive,
+        .hosts = sim->hosts[index].holds,
+        .jobs = sim_job(daemon) != NULL ? ct_service_running(daemon->service) : 0,
+        .links = sim_job(daemon) != NULL ? ct_service_links(daemon->service) : 0,
     };
     struct ct_buf line;
     if (!sim->processes[sim_process(index)].alive)
@@ -170,6 +174,13 @@ static void on_released(void *context)
     feed(node, (struct agent_event){.kind = AGENT_ON_RELEASED});
 }
 
+static bool is_orphan(void *context)
+{
+    const struct sim_node *node = context;
+    const struct sim_host *host = &node->sim->hosts[node->index];
+    return host->holds && ct_holder_is_orphan(&host->holder);
+}
+
 static void on_link(void *context, bool connected, const char *why)
 {
     struct sim_node *node = context;
@@ -199,7 +210,10 @@ static void io_connect(void *context, uint64_t give_up_ms)
 {
     struct sim_node *node = context;
     node->give_up_ms = node->sim->now + give_up_ms;
-    sim_connect(node->sim, node->index);
+    if (node->sim->embedded)
+        sim_agent_connect(node->sim, node->index, give_up_ms);
+    else
+        sim_connect(node->sim, node->index);
 }
 
 static void io_disconnect(void *context)
@@ -207,10 +221,21 @@ static void io_disconnect(void *context)
     struct sim_node *node = context;
     node->attempt++; /* an attempt under way counts no more */
     if (node->conn != SIM_CONNS)
-        sim_close(node->sim, &node->sim->conns[node->conn], AT_NODE);
+        sim_hang_up(node->sim, node->conn);
+    node->conn = SIM_CONNS;
 }
 
 /* ---- its life ---- */
+
+/* It may hold the record, and knows where the job's nodes meet. */
+static void embed(struct sim *sim, struct sim_node *node)
+{
+    struct sim_host *host = &sim->hosts[node->index];
+    (void)snprintf(node->address, sizeof(node->address), "10.0.0.%u", node->index);
+    node->options.address = node->address;
+    node->options.endpoint = host->endpoint;
+    sim_host_start(sim, node->index);
+}
 
 void sim_node_start(struct sim *sim, uint32_t index)
 {
@@ -229,6 +254,7 @@ void sim_node_start(struct sim *sim, uint32_t index)
         .on_drain = on_drain,
         .on_closed = on_closed,
         .on_released = on_released,
+        .is_orphan = is_orphan,
         .on_link = on_link,
         .on_failed = on_failed,
     };
@@ -241,7 +267,7 @@ void sim_node_start(struct sim *sim, uint32_t index)
         .index = index,
         .clock = node->clock,
         .options = node->options,
-        .incarnations = node->incarnations + 1,
+        .incarnations = node->incarnations + (sim->embedded ? SIM_INCARNATION : 1),
         .conn = SIM_CONNS,
         .attempt = node->attempt + 1,
         .sides = node->sides,
@@ -264,6 +290,8 @@ void sim_node_start(struct sim *sim, uint32_t index)
         .ends = 1u << AGENT_SIGINT | 1u << AGENT_SIGTERM,
     };
     agent_core_init(&node->core, &settings, node->survivors, node->dismissed);
+    if (sim->embedded)
+        embed(sim, node);
     ct_member_init(&node->member, &node->options, &callbacks, &io, ct_rng_next(&sim->work_rng));
     ct_member_start(&node->member, sim_local_ms(sim, sim_process(index)));
     sim_node_feed(sim, index, &(struct agent_event){.kind = AGENT_ON_LINKED});
@@ -282,6 +310,7 @@ static void stop(struct sim *sim, uint32_t index)
     node->published_ms = 0;
     node->state = (struct state){0};
     sim_kill_conns(sim, sim_process(index));
+    sim_host_end(sim, index);
 }
 
 void sim_node_crash(struct sim *sim, uint32_t index)
@@ -307,6 +336,8 @@ void sim_node_after(struct sim *sim, uint32_t index)
     uint64_t due = agent_core_deadline(&node->core);
     if (node->core.linked)
         due = CT_MIN(due, ct_member_deadline(&node->member));
+    if (sim->embedded)
+        due = CT_MIN(due, sim_host_deadline(sim, index));
     sim_arm(sim, sim_process(index), due);
 }
 
@@ -314,6 +345,14 @@ void sim_node_message(struct sim *sim, struct conn *conn, const struct ct_messag
 {
     struct sim_node *node = &sim->nodes[conn->node];
     bool was_joining = node->member.phase == CT_MEMBER_JOINING;
+    if (conn->daemon >= SIM_DAEMONS) {
+        if (conn->kind != CONN_AGENT || &sim->conns[node->conn] != conn)
+            return; /* what another holder answers */
+        if (message->type == CT_MSG_VOTERS)
+            sim_host_voters(sim, conn->node, &message->voters);
+        if (!sim->processes[sim_process(conn->node)].alive)
+            return;
+    }
     ct_member_message(&node->member, sim_local_ms(sim, sim_process(conn->node)), message);
     oracle_node_informed(sim, conn, message, was_joining);
     sim_node_after(sim, conn->node);
@@ -323,6 +362,8 @@ void sim_node_timer(struct sim *sim, uint32_t index)
 {
     struct sim_node *node = &sim->nodes[index];
     uint64_t now_ms = sim_local_ms(sim, sim_process(index));
+    if (sim->embedded && sim_host_deadline(sim, index) <= now_ms)
+        sim_schedule(sim, sim->now, EV_TICK, sim_process(index), 0);
     if (node->core.linked)
         ct_member_tick(&node->member, now_ms);
     if (agent_core_deadline(&node->core) <= now_ms)

@@ -14,14 +14,14 @@
 
 static bool is_newest(const struct sim *sim, const struct sim_daemon *daemon)
 {
-    return sim_disk_is_newest(sim, daemon);
+    return sim->embedded ? agreement_is_newest(sim, daemon) : sim_disk_is_newest(sim, daemon);
 }
 
 /* ---- what a daemon says ---- */
 
 static void check_epoch(struct sim *sim, const struct sim_daemon *daemon, uint64_t informed)
 {
-    if (informed != daemon->epoch)
+    if (informed != daemon->epoch && !sim->embedded)
         sim_fail(sim, "S3: a daemon of epoch %" PRIu64 " speaks as %" PRIu64, daemon->epoch,
                  informed);
 }
@@ -348,6 +348,8 @@ void oracle_daemon_step(struct sim *sim, struct sim_daemon *daemon)
     struct oracle *o = &sim->oracle;
     struct ct_error err = {0};
     const struct ct_rdzv *job = sim_job(daemon);
+    if (sim->embedded && sim->hosts[daemon->index - SIM_DAEMONS].record != sim->agreement.record)
+        return; /* founded beside the one that lives: it must do nothing */
     bool was_closed = daemon->phase == CT_RDZV_CLOSED;
     if (job == NULL && o->generation == 0)
         o->cordoned = 0; /* no round ran: nothing of the job is worth keeping */
@@ -465,7 +467,13 @@ bool oracle_is_void(struct sim *sim, const struct conn *conn, const struct ct_me
         return false;
     if (!reports_nothing(job, conn, message))
         return false;
-    ct_service_tick(daemon->service, sim_local_ms(sim, daemon->index)); /* time alone may */
+    if (sim->embedded) /* time alone may */
+        ct_holder_tick(&sim->hosts[conn->daemon - SIM_DAEMONS].holder,
+                       sim_local_ms(sim, daemon->index));
+    else
+        ct_service_tick(daemon->service, sim_local_ms(sim, daemon->index));
+    if (sim->embedded)
+        daemon->service = sim->hosts[conn->daemon - SIM_DAEMONS].holder.service;
     job = sim_job(daemon);
     if (job == NULL || !reports_nothing(job, conn, message))
         return false;

@@ -112,6 +112,24 @@ static void make_nodes(struct sim *sim)
     }
 }
 
+/* One seed of five has no daemon. It takes no draw: the others are what they were. */
+static bool draws_embedded(const struct sim *sim)
+{
+    return sim->mode == SIM_EMBEDDED || (sim->mode == SIM_DRAWN && ct_mix64(~sim->seed) % 5 == 0);
+}
+
+/* A job of one node has no record to share. A host that starts again is told that its job lives
+ * before MIN nodes are done waiting for more. */
+static void embed(struct sim *sim)
+{
+    struct ct_rdzv_params *p = &sim->params;
+    p->nodes_max = CT_MAX(p->nodes_max, 2u);
+    p->last_call_ms = CT_MAX(p->last_call_ms, 300u * sim->scale);
+    sim->node_count = CT_MAX(sim->node_count, p->nodes_max);
+    sim->ends_ms =
+        sim->faults_ms + sim->faults_ms * 3 / 4; /* many messages: less of the quiet time */
+}
+
 void sim_draw_setting(struct sim *sim)
 {
     struct ct_rng *rng = &sim->setup_rng;
@@ -131,6 +149,9 @@ void sim_draw_setting(struct sim *sim)
     sim->step_ms = (uint32_t)sim_between(rng, 50, sim->calm ? 200 : 1000) * sim->scale;
     sim->total_steps = rng_chance(rng, 200) && !sim->calm ? sim_between(rng, 1, 300) : 0;
     draw_clocks(sim);
+    sim->embedded = sim->scenario == NULL && draws_embedded(sim);
+    if (sim->embedded)
+        embed(sim);
     make_nodes(sim);
     draw_world(sim);
 }

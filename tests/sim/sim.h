@@ -12,7 +12,10 @@
  *      node.c      the nodes: the client of the rendezvous, the agent's core, their lives
  *      workers.c   what the agent's core decides, done to model workers
  *      training.c  what the workers do together: recover, step, finish
+ *      embedded.c  no daemons: a holder of the record in each node
+ *      links.c     the holders' connections to each other, and their agents' to them
  *      oracle.c    the invariants of what the daemons do and say, checked after every event
+ *      agreement.c the invariants of what the holders agree on
  *      history.c   the invariants of what the nodes and their workers live through
  *      liveness.c  what must have happened by the end, and what may not be wasted
  *      coverage.c  what the runs reached, and what they never did
@@ -28,7 +31,9 @@
 #include "base/clock.h"
 #include "base/number/rng.h"
 #include "cmd/ctrun/agent/core/agent_core.h"
+#include "rendezvous/client/endpoints.h"
 #include "rendezvous/client/member.h"
+#include "rendezvous/service/holder.h"
 #include "rendezvous/service/journal_file.h"
 #include "rendezvous/service/service.h"
 #include "wire/frame.h"
@@ -38,12 +43,14 @@ enum {
     SIM_NODES = 8,
     SIM_PROCESSES = SIM_DAEMONS + SIM_NODES,
     SIM_WORKERS = 2, /* processes of a node, whatever its slots */
-    SIM_CONNS = 96,
+    SIM_CONNS = 400,
     SIM_FAULTS = 40,
     SIM_EPOCHS = 512,     /* tenures of one run */
     SIM_ROUNDS = 2048,    /* generations of one run */
     SIM_MEMBERS = 64,     /* places of the daemon's table that are watched */
     SIM_PHASE_MS = 60000, /* everything goes wrong so long, then nothing does for as long */
+    SIM_INCARNATION = 16, /* embedded: between incarnations, so that all fold to other ids */
+    SIM_LED_MS = 5000,    /* embedded: and a lease, until somebody leads after the faults */
     SIM_LONG = 12,        /* some runs last so many times longer, at a slower pace */
 };
 
@@ -51,10 +58,12 @@ enum {
 
 enum event_kind {
     EV_TIMER,       /* process a: its timer b (a serial number) fires */
-    EV_TICK,        /* daemon a has read what had arrived when its timer fired */
+    EV_TICK,        /* process a has read what had arrived when its timer fired */
     EV_STALL,       /* fault a: it stands still once more */
     EV_POLL,        /* daemon a looks for a newer one */
     EV_CONNECT,     /* node a tries to connect, attempt b */
+    EV_DIAL,        /* connection a is asked for where it is to lead */
+    EV_DIAL_END,    /* ... in vain: refused (b = 1), or not answered in time */
     EV_OPENED,      /* connection a is open at side b */
     EV_DELIVER,     /* chunk a (see net.c) arrives */
     EV_CLOSED,      /* connection a ends at side b */
@@ -70,6 +79,7 @@ enum event_kind {
     EV_FAULT_END,
     EV_CALM,       /* what fault a of a calm run may have cost is counted */
     EV_START,      /* process a starts (again) */
+    EV_LED,        /* somebody must lead by now */
     EV_QUIET,      /* all has been well for long */
     EV_FAULTS_END, /* from now on nothing goes wrong */
     EV_KINDS,
@@ -102,11 +112,19 @@ struct process {
 
 enum { AT_DAEMON, AT_NODE };
 
+/* What for: of an agent; between two holders; of a leader to the job's endpoint. */
+enum conn_kind { CONN_AGENT, CONN_REPLICA, CONN_ENDPOINT };
+
 struct conn {
     bool used;
+    enum conn_kind kind;
     uint32_t life;
-    uint32_t node;
-    uint32_t daemon;
+    uint32_t node;   /* that dialled it */
+    uint32_t daemon; /* process that it leads to */
+    uint32_t port;   /* ... there */
+    bool dialling;   /* it is not open yet */
+    bool held;       /* by the holder there: */
+    struct ct_holder_conn holder;
     uint64_t epoch;            /* of the daemon when it was made */
     bool open[2];              /* at each side */
     bool closing;              /* the daemon wants no more of it */
@@ -165,6 +183,7 @@ struct sim_daemon {
     uint64_t epoch;
     uint64_t slow_until; /* it waits for the disk */
     bool dying;          /* nothing it does now is seen: it dies in its last record ... */
+    uint32_t tears;      /* embedded: it dies before so many messages have left */
     bool fenced;         /* ... or found that a newer daemon has the journal */
 
     /* The oracle's observations at its last step. */
@@ -195,6 +214,7 @@ struct sim_node {
     struct sim *sim;
     uint32_t index;
     char host[8];
+    char address[16];
     struct ct_clock clock;
     struct ct_agent_options options;
     struct ct_member member;
@@ -286,70 +306,8 @@ struct scenario {
 
 enum voice { VOICE_NONE, VOICE_STORY, VOICE_ALL };
 
-/* ---- what the oracle remembers of all daemons and nodes ---- */
-
-/* A committed round. A state descends from another if the way back through the
- * bases leads there.
- */
-struct past {
-    uint64_t roster; /* hash of what a node saw of it, 0: nothing */
-    uint64_t lineage;
-    uint64_t base_step;
-    bool overlaps; /* it has a member of the one committed before it */
-};
-
-struct oracle {
-    uint64_t generation; /* highest told */
-    uint64_t committed;  /* highest told in a ROUND */
-    bool close_reported;
-    uint64_t close_reported_ms; /* for the first time */
-    bool close_failed;          /* ... but the disk did not take the result (yet) */
-    uint64_t epoch;             /* of the newest daemon */
-    struct past past[SIM_ROUNDS];
-    uint32_t order_count;
-    struct ct_id order[SIM_MEMBERS]; /* the last committed roster */
-    uint32_t order_slots[SIM_MEMBERS];
-    uint64_t order_generation;
-    uint32_t restarts; /* when it was committed */
-    bool closed;       /* some node was told the result */
-    struct ct_rdzv_result result;
-    char cause_room[CT_FAILURE_ROOM(CT_FAILURE_TEXT_BYTES)]; /* of the result's */
-    uint64_t cut_generation;  /* the newest round without anybody of the one before it */
-    uint64_t step_generation; /* the newest round that made a step */
-    uint64_t stable;          /* its newest stable step */
-    uint64_t digest;          /* of its newest completed step */
-    uint64_t digest_step;
-    bool has_digest;
-    struct ct_rdzv_publication published; /* the newest on record, whichever daemon's */
-    uint64_t counted_generation;          /* the newest that was told to count */
-    uint64_t counted_step;
-    uint32_t cordoned; /* nodes whose hosts are, as operators were told: a bit set */
-    uint64_t cordoned_generation[SIM_NODES]; /* the round that was known then */
-    uint64_t quiet_generation;               /* at 3/4 of the phase without faults */
-    uint64_t wall_reads;                     /* by cores, of a clock that jumps */
-    uint64_t starts;                         /* of nodes */
-    uint64_t breaks;                         /* of connections */
-    bool was_closed;                         /* the newest daemon's job was, at its last step */
-};
-
-struct coverage {
-    uint64_t events;
-    uint64_t rounds;
-    uint64_t steps;
-    uint64_t faults;
-    uint64_t published;
-    uint64_t restarts;  /* of the daemon */
-    uint64_t takeovers; /* a daemon found that a newer one has the journal */
-    uint64_t moves[CT_RDZV_PHASES][CT_RDZV_PHASES];
-    uint64_t member_moves[CT_RDZV_MEMBER_STATES][CT_RDZV_MEMBER_STATES];
-    uint64_t messages[80];
-    uint64_t ends[NODE_ENDS];
-    uint64_t phase_moves[AGENT_PHASES][AGENT_PHASES];
-    uint64_t life_moves[AGENT_LIVES][AGENT_LIVES];
-    uint64_t actions[AGENT_ACTIONS];
-    uint64_t fault_kinds[32];
-    uint64_t virtual_ms;
-};
+#include "embedded.h"
+#include "oracle.h"
 
 struct sim {
     uint64_t seed;
@@ -369,9 +327,11 @@ struct sim {
     uint32_t scale;     /* of all times: 1, or SIM_LONG */
     uint64_t faults_ms; /* when faults end */
     uint64_t ends_ms;   /* when the run is over */
-    bool calm;          /* a good network, and one fault after the other: nothing may be
+    enum sim_mode mode;
+    bool embedded;  /* no daemon: the nodes hold the record */
+    bool calm;      /* a good network, and one fault after the other: nothing may be
                            wasted */
-    bool datagrams;     /* messages one by one, lost, doubled and out of order */
+    bool datagrams; /* messages one by one, lost, doubled and out of order */
     bool survivable;
     bool programs;     /* of these, some that say themselves when they can live on */
     uint32_t poll_ms;  /* how often a daemon looks for a newer one */
@@ -394,11 +354,16 @@ struct sim {
 
     struct process processes[SIM_PROCESSES];
     struct conn conns[SIM_CONNS];
-    struct conn operator;    /* of an order under way, answered at once or not at all */
+    struct conn operator;  /* of an order under way, answered at once or not at all */
+    uint8_t operator_verb; /* what it is */
+    uint32_t operator_node;
     int32_t operator_answer; /* its code; CT_EUNAVAILABLE: none */
     struct disk disk;
-    struct sim_daemon daemons[SIM_DAEMONS];
+    struct sim_daemon daemons[SIM_PROCESSES]; /* of a node: its holder, while it leads */
     struct sim_node nodes[SIM_NODES];
+    struct sim_host hosts[SIM_NODES];
+    uint32_t severed[SIM_NODES][SIM_NODES]; /* embedded: cuts from one node to another */
+    struct agreement agreement;
     struct fault faults[SIM_FAULTS];
     size_t fault_count;
     uint32_t storms; /* faults by which messages are lost and late beyond the usual */
@@ -458,6 +423,11 @@ void sim_fault_print(const struct fault *fault, char *text, size_t room);
 /* ---- net.c ---- */
 void sim_connect(struct sim *sim, uint32_t node);
 void sim_try_connect(struct sim *sim, uint32_t index, uint64_t attempt);
+uint32_t sim_dial(struct sim *sim, uint32_t node, enum conn_kind kind, const char *address,
+                  uint64_t wait_ms);
+void sim_dial_arrives(struct sim *sim, uint32_t index);
+void sim_dial_ends(struct sim *sim, uint32_t index, bool refused);
+void sim_hang_up(struct sim *sim, uint32_t index); /* by who dialled it */
 void sim_send(struct sim *sim, struct conn *conn, int side, const struct ct_message *message);
 void sim_flush(struct sim *sim); /* what was written in the step that ends */
 void sim_opened(struct sim *sim, uint32_t index, int side);
@@ -592,6 +562,7 @@ void oracle_calm_out(struct sim *sim, const struct fault *fault);
 void oracle_calm_ordered(struct sim *sim, const struct fault *fault);
 void oracle_calm_left(struct sim *sim, const struct fault *fault);
 void oracle_calm_end(struct sim *sim, const struct fault *fault);
+void oracle_led(struct sim *sim);   /* some time after the faults */
 void oracle_quiet(struct sim *sim); /* at 3/4 of the phase without faults */
 void oracle_end(struct sim *sim);
 

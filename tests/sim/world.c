@@ -63,6 +63,12 @@ static uint32_t end_of(const struct sim *sim, uint32_t index, int side)
     return side == AT_DAEMON ? conn->daemon : sim_process(conn->node);
 }
 
+static bool is_of_conn(enum event_kind kind)
+{
+    return kind == EV_OPENED || kind == EV_CLOSED || kind == EV_UNANSWERED || kind == EV_DIAL ||
+           kind == EV_DIAL_END;
+}
+
 /* Whose event it is: a process, or none (UINT32_MAX). */
 static uint32_t process_of(const struct sim *sim, enum event_kind kind, uint32_t a, uint64_t b)
 {
@@ -84,6 +90,8 @@ static uint32_t process_of(const struct sim *sim, enum event_kind kind, uint32_t
     case EV_CLOSED:
     case EV_UNANSWERED:
         return end_of(sim, a, (int)b);
+    case EV_DIAL_END:
+        return end_of(sim, a, AT_NODE);
     default:
         return UINT32_MAX;
     }
@@ -91,7 +99,7 @@ static uint32_t process_of(const struct sim *sim, enum event_kind kind, uint32_t
 
 static uint32_t life_of(const struct sim *sim, enum event_kind kind, uint32_t a, uint64_t b)
 {
-    if (kind == EV_OPENED || kind == EV_CLOSED || kind == EV_UNANSWERED)
+    if (is_of_conn(kind))
         return sim->conns[a].life;
     if (kind == EV_MEMBER_STEP)
         return sim->processes[sim_process(a)].life;
@@ -256,7 +264,10 @@ static void happen(struct sim *sim, const struct event *event)
         on_timer(sim, event->a, event->b);
         break;
     case EV_TICK:
-        sim_daemon_tick(sim, event->a);
+        if (event->a < SIM_DAEMONS)
+            sim_daemon_tick(sim, event->a);
+        else
+            sim_host_tick(sim, event->a - SIM_DAEMONS);
         break;
     case EV_STALL:
         sim_stall(sim, &sim->faults[event->a]);
@@ -266,6 +277,12 @@ static void happen(struct sim *sim, const struct event *event)
         break;
     case EV_CONNECT:
         sim_try_connect(sim, event->a, event->b);
+        break;
+    case EV_DIAL:
+        sim_dial_arrives(sim, event->a);
+        break;
+    case EV_DIAL_END:
+        sim_dial_ends(sim, event->a, event->b != 0);
         break;
     case EV_OPENED:
         sim_opened(sim, event->a, side);
@@ -296,6 +313,9 @@ static void happen(struct sim *sim, const struct event *event)
         break;
     case EV_START:
         start_process(sim, event->a);
+        break;
+    case EV_LED:
+        oracle_led(sim);
         break;
     case EV_QUIET:
         oracle_quiet(sim);
@@ -337,7 +357,8 @@ static void begin(struct sim *sim, uint64_t skip)
         sim_stage(sim);
     else
         sim_draw_faults(sim, skip);
-    sim_schedule(sim, 0, EV_START, 0, 0);
+    if (!sim->embedded)
+        sim_schedule(sim, 0, EV_START, 0, 0);
     sim_schedule(sim, 0, EV_STEP, 0, 0);
     sim_schedule(sim, sim->faults_ms, EV_FAULTS_END, 0, 0);
     sim_schedule(sim, sim->faults_ms + (sim->ends_ms - sim->faults_ms) * 3 / 4, EV_QUIET, 0, 0);
@@ -373,6 +394,9 @@ void sim_free(struct sim *sim)
             ct_member_deinit(&sim->nodes[i].member);
     for (uint32_t i = 0; i < SIM_DAEMONS; i++)
         ct_service_free(sim->daemons[i].service);
+    for (uint32_t i = 0; i < SIM_NODES; i++)
+        sim_host_end(sim, i);
+    agreement_free(sim);
     sim_disk_free(sim);
     sim_net_free(sim);
     free(sim->heap);

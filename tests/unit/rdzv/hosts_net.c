@@ -125,10 +125,12 @@ static struct link *link_with(const struct conn *conn)
 static void opened(struct conn *conn)
 {
     struct host *host = conn->from;
-    const struct ct_message hello = ct_holder_hello("job", host->name, host->id);
+    struct ct_message hello = ct_holder_hello("job", host->name, host->id);
     uint64_t now_ms = host->world->now_ms;
 
     conn->answered = true;
+    if (conn->kind == CONN_ENDPOINT)
+        hello.hello.generation = ct_holder_generation(&host->holder);
     if (conn->kind != CONN_AGENT)
         hosts_put(conn, false, &hello);
     if (conn == host->agent) {

@@ -237,3 +237,20 @@ Test(holder, a_late_word_of_an_older_record_takes_no_holder_back)
     cr_assert_eq(ct_holder_follow(&world->list[1].holder, world->now_ms, &founded), 0);
     cr_assert_eq(hosts_leader(world), 1);
 }
+
+/* Nobody has been told of a round: there are two records, and one has to give way. */
+Test(holder, a_host_that_starts_again_before_the_first_round_joins_who_waits)
+{
+    hosts_init(world, 3, 3);
+    hosts_kill(world, 2);
+    hosts_run(world, 3000);
+    hosts_kill(world, 0);
+    hosts_run(world, 3000);
+    cr_assert_eq(hosts_leader(world), 1);
+    hosts_start(world, 0);
+    hosts_start(world, 2);
+    hosts_run(world, 10000);
+    for (uint32_t i = 0; i < 3; i++)
+        cr_assert_neq(world->list[i].round, 0, "host %u is in no round", i);
+    cr_assert_eq(hosts_leader(world), 1);
+}
