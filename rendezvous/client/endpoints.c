@@ -47,7 +47,7 @@ void ct_endpoints_learn(struct ct_endpoints *endpoints, const struct ct_msg_vote
         if (ct_endpoint_parse(voters->servers.data[i].address, -1,
                               &endpoints->list[endpoints->count], NULL) == 0)
             endpoints->count++;
-    /* One that follows may tell the same over and over, and be wrong: those given are asked, too. */
+    /* One that follows may repeat itself, and be wrong: those given are asked, too. */
     if (voters->epoch != 0 || !are_same(&before, endpoints))
         endpoints->next = endpoints->given % endpoints->count;
 }

@@ -549,6 +549,7 @@ void agreement_sends(struct sim *sim, uint32_t index, const struct ct_message *m
             founds_second(sim, host, generation);
         else if (generation > 0)
             follow_record(sim, host->record, generation);
+        sim->over = sim->over || message->type == CT_MSG_CLOSE; /* another job's end */
         if (sim->over || generation == 0)
             return;
     }

@@ -205,6 +205,8 @@ static void check_answers(struct sim *sim, const struct ct_rdzv_roster *roster)
 static void check_running(struct sim *sim, const struct ct_rdzv *job)
 {
     char text[1024];
+    if (sim->embedded && ct_rdzv_phase(job) == CT_RDZV_CLOSING)
+        return; /* its end is being agreed on */
     if (ct_rdzv_phase(job) != CT_RDZV_RUNNING &&
         sim->node_count - count_idle(sim) < sim->params.nodes_min)
         return;

@@ -149,7 +149,8 @@ static void check_order(struct sim *sim, const struct ct_rdzv_roster *roster)
     bool same_shape = roster->count == o->order_count;
     for (uint32_t i = 0; same_shape && i < roster->count; i++)
         same_shape = roster->places[i].slots == o->order_slots[i];
-    for (uint32_t i = 1; o->order_count == 0 && i < roster->count; i++)
+    for (uint32_t i = 1;
+         o->order_count == 0 && o->cut_generation != SIM_ROUNDS && i < roster->count; i++)
         if (first_key(sim, &roster->places[i]) < first_key(sim, &roster->places[i - 1]))
             sim_fail(sim, "S11: %s comes before %s", roster->places[i - 1].host,
                      roster->places[i].host);
