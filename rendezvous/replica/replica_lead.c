@@ -142,9 +142,17 @@ void replica_lead_send(struct ct_replica *replica, bool heartbeat)
 
 /* ---- committing ---- */
 
+static bool has_died(const struct ct_replica *replica, uint64_t id)
+{
+    for (uint32_t i = 0; i < REPLICA_DIED; i++)
+        if (replica->died[i] == id)
+            return true;
+    return false;
+}
+
 /* Up to which entry may be committed, for the sake of two voters that become three? Each of the two
  * may found the record anew when the other is dead (ct_replica_holds_all): it must know by then
- * that there is a third, or have heard nothing for too long. */
+ * that there is a third, have heard nothing for too long, or be dead itself. */
 static uint64_t known_to_two(struct ct_replica *replica)
 {
     struct replica_servers servers;
@@ -156,7 +164,7 @@ static uint64_t known_to_two(struct ct_replica *replica)
     for (uint32_t i = 0; servers.count == 2 && i < servers.count; i++) {
         const struct replica_peer *peer = peer_of(replica, servers.list[i].id);
 
-        if (peer && peer->match < since &&
+        if (peer && peer->match < since && !has_died(replica, peer->id) &&
             replica->now_ms < CT_MAX(peer->heard_ms, replica->led_ms) +
                                   CT_REPLICA_ALONE * (uint64_t)replica->election_ms)
             return since - 1;

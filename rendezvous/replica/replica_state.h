@@ -12,6 +12,8 @@
 /* No log is so long: what names such an entry is none. */
 #define REPLICA_INDEX_LIMIT ((uint64_t)1 << 62)
 
+enum { REPLICA_DIED = 4 };
+
 enum replica_role { REPLICA_FOLLOWER, REPLICA_CANDIDATE, REPLICA_LEADER };
 
 enum replica_entry_type {
@@ -122,6 +124,9 @@ struct ct_replica {
     struct replica_servers
         left;           /* the voters since ct_replica_reduce; count 0: not reduced. They */
     uint64_t left_term; /* hold until an entry of a later term says who votes */
+
+    uint64_t died[REPLICA_DIED]; /* the last replicas whose processes are known to be dead */
+    uint32_t died_count;         /* of all there were */
 
     uint64_t dead;        /* the leader whose process is known to be dead; 0: none */
     uint32_t stands;      /* how often this replica has stood for election because of that */

@@ -224,6 +224,7 @@ void ct_replica_died(struct ct_replica *replica, uint64_t now_ms, uint64_t id)
     uint32_t place = 0;
 
     replica->now_ms = now_ms;
+    replica->died[replica->died_count++ % REPLICA_DIED] = id;
     if (id == 0 || id == replica->id || replica->role != REPLICA_FOLLOWER || replica->leader != id)
         return;
     replica_voters(replica, &servers);

@@ -254,3 +254,22 @@ Test(holder, a_host_that_starts_again_before_the_first_round_joins_who_waits)
         cr_assert_neq(world->list[i].round, 0, "host %u is in no round", i);
     cr_assert_eq(hosts_leader(world), 1);
 }
+
+/* The others know of the third or do not; nothing but the dead one is waited for. */
+Test(holder, a_leader_that_dies_as_the_third_holder_is_added_is_replaced_at_once)
+{
+    for (uint32_t after_ms = 0; after_ms < 20; after_ms++) {
+        hosts_init(world, 3, 2);
+        while (__builtin_popcount(hosts_voters(world, 0)) < 3)
+            hosts_run(world, 1);
+        hosts_run(world, after_ms);
+        hosts_kill(world, 0);
+        uint64_t killed_ms = world->now_ms;
+        while (hosts_leader(world) < 0 && world->now_ms < killed_ms + 10000)
+            hosts_run(world, 10);
+        cr_expect_lt(world->now_ms - killed_ms, 1000, "%u ms after: %llu ms", after_ms,
+                     (unsigned long long)(world->now_ms - killed_ms));
+        hosts_deinit(world);
+    }
+    begin(1, 1);
+}
