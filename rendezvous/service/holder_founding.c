@@ -6,7 +6,6 @@
 #include "rendezvous/service/holder_state.h"
 
 #include "base/assert.h"
-#include "base/number/hash.h"
 
 #include <stdio.h>
 
@@ -55,18 +54,22 @@ bool holder_found(struct ct_holder *holder, uint64_t count)
     return true;
 }
 
-/* With a service that nodes may bring up to date, if others may know of more than this record. */
-static int found_anew(struct ct_holder *holder, bool is_whole, const char *why)
+/* This host alone holds the record, in the era of number `count`. 0 or CT_ENOMEM. */
+static int hold_alone(struct ct_holder *holder, uint64_t count)
 {
-    uint64_t era = new_era(holder, (ct_replica_era(holder->replica) >> 32) + 1);
-
-    holder_log(holder, CT_LOG_INFO, "host %s holds the rendezvous alone: %s", holder->host, why);
-    holder->partial = holder->partial || !is_whole;
-    if (ct_replica_found_anew(holder->replica, holder->now_ms, era) != 0)
+    if (ct_replica_found_anew(holder->replica, holder->now_ms, new_era(holder, count)) != 0)
         return CT_ENOMEM;
     if (holder->service != NULL)
         ct_service_raise(holder->service, holder_epoch(holder));
     return 0;
+}
+
+/* With a service that nodes may bring up to date, if others may know of more than this record. */
+static int found_anew(struct ct_holder *holder, bool is_whole, const char *why)
+{
+    holder_log(holder, CT_LOG_INFO, "host %s holds the rendezvous alone: %s", holder->host, why);
+    holder->partial = holder->partial || !is_whole;
+    return hold_alone(holder, (ct_replica_era(holder->replica) >> 32) + 1);
 }
 
 /* ---- deaths --------------------------------------------------------------------------------- */
@@ -117,21 +120,23 @@ static uint64_t era_of_living(const struct ct_holder *holder, const uint64_t *id
  * they have, if they surely vote still: what only the dead held, nodes may tell. */
 static void go_on_in_minority(struct ct_holder *holder, const uint64_t *ids, size_t living)
 {
-    bool leads = holder->service != NULL;
-
-    if (leads && ct_replica_holds_all(holder->replica, holder->now_ms))
-        (void)found_anew(holder, true, "no majority of the hosts that held it lives");
-    else if (!leads && votes(holder) && living == 1 &&
-             ct_replica_known_within(holder->replica, holder->now_ms, holder->lease_ms))
-        (void)found_anew(holder, false, "the ctrun of each other host that held it is dead");
-    else if (!leads && votes(holder) && living > 1 &&
-             ct_replica_known_within(holder->replica, holder->now_ms, holder->lease_ms)) {
-        holder->partial = true;
-        holder_log(holder, CT_LOG_INFO,
-                   "no majority of the hosts that held the rendezvous lives: %zu go on", living);
-        (void)ct_replica_reduce(holder->replica, holder->now_ms, era_of_living(holder, ids, living),
-                                ids, living);
+    if (holder->service != NULL) {
+        if (ct_replica_holds_all(holder->replica, holder->now_ms))
+            (void)found_anew(holder, true, "no majority of the hosts that held it lives");
+        return;
     }
+    if (!votes(holder) ||
+        !ct_replica_known_within(holder->replica, holder->now_ms, holder->lease_ms))
+        return;
+    if (living == 1) {
+        (void)found_anew(holder, false, "the ctrun of each other host that held it is dead");
+        return;
+    }
+    holder->partial = true;
+    holder_log(holder, CT_LOG_INFO,
+               "no majority of the hosts that held the rendezvous lives: %zu go on", living);
+    (void)ct_replica_reduce(holder->replica, holder->now_ms, era_of_living(holder, ids, living),
+                            ids, living);
 }
 
 void holder_describe_orphan(const struct ct_holder *holder, char *text, size_t room)
@@ -174,15 +179,11 @@ void holder_go_on_without_dead(struct ct_holder *holder)
 
 bool holder_succeed(struct ct_holder *holder, uint64_t epoch)
 {
-    uint64_t era;
+    uint64_t count = CT_MAX(epoch >> 32, ct_replica_era(holder->replica) >> 32);
 
     if (holder->service == NULL || ct_service_generation(holder->service) > 0)
         return false;
-    era = new_era(holder, CT_MAX(epoch >> 32, ct_replica_era(holder->replica) >> 32) + 1);
-    if (ct_replica_found_anew(holder->replica, holder->now_ms, era) != 0)
-        return false;
-    ct_service_raise(holder->service, holder_epoch(holder));
-    return true;
+    return hold_alone(holder, count + 1) == 0;
 }
 
 /* ---- silence, and an operator's word -------------------------------------------------------- */
