@@ -137,6 +137,7 @@ _Noreturn void mini_skip(void);
 #define cr_assert_float_eq(a, b, e, ...) \
     MINI_CHECK(fabs((double)(a) - (double)(b)) <= (double)(e), #a " near " #b, __VA_ARGS__)
 #define cr_expect_eq cr_assert_eq
+#define cr_expect_lt cr_assert_lt
 #define cr_expect_str_eq cr_assert_str_eq
 #define cr_expect_not_null cr_assert_not_null
 #define cr_expect cr_assert
