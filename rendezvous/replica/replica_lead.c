@@ -151,8 +151,9 @@ static bool has_died(const struct ct_replica *replica, uint64_t id)
 }
 
 /* Up to which entry may be committed, for the sake of two voters that become three? Each of the two
- * may found the record anew when the other is dead (ct_replica_holds_all): it must know by then
- * that there is a third, have heard nothing for too long, or be dead itself. */
+ * may found the record anew when the other is dead (ct_replica_holds_all): as long as it does not
+ * know of the third it must hold all that is committed, unless it has heard nothing for too long,
+ * or is dead itself. */
 static uint64_t known_to_two(struct ct_replica *replica)
 {
     struct replica_servers servers;
@@ -167,7 +168,7 @@ static uint64_t known_to_two(struct ct_replica *replica)
         if (peer && peer->match < since && !has_died(replica, peer->id) &&
             replica->now_ms < CT_MAX(peer->heard_ms, replica->led_ms) +
                                   CT_REPLICA_ALONE * (uint64_t)replica->election_ms)
-            return since - 1;
+            return peer->match;
     }
     return UINT64_MAX;
 }

@@ -36,6 +36,7 @@ int ct_replica_reduce(struct ct_replica *replica, uint64_t now_ms, uint64_t era,
     replica->left = left;
     replica->left_term = replica->term;
     replica->era = era;
+    replica->known_ms = 0; /* to a leader of it: another of `ids` may have led, and go on alone */
     replica->dead = 0;
     replica->stands = 0;
     replica->now_ms = now_ms;

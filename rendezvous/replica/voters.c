@@ -5,7 +5,7 @@
 
 static size_t wanted(size_t nodes)
 {
-    return nodes < 3 ? nodes : nodes < 5 ? 3 : 5;
+    return nodes < 3 ? nodes : nodes < 5 ? 3 : CT_REPLICA_VOTERS;
 }
 
 static bool has_voter(const struct ct_replica_node *nodes, size_t count, const char *host)
@@ -35,7 +35,7 @@ static size_t find_new(const struct ct_replica_node *nodes, size_t count)
 enum ct_replica_change ct_replica_next_change(const struct ct_replica_node *nodes, size_t count,
                                               uint64_t self, size_t *ret_index)
 {
-    size_t here = 0, voters = 0, last = count;
+    size_t here = 0, voters = 0;
 
     for (size_t i = 0; i < count; i++) {
         if (nodes[i].votes && nodes[i].gone && nodes[i].id != self) {
@@ -44,12 +44,6 @@ enum ct_replica_change ct_replica_next_change(const struct ct_replica_node *node
         }
         here += !nodes[i].gone;
         voters += nodes[i].votes;
-        if (nodes[i].votes && nodes[i].id != self)
-            last = i;
-    }
-    if (voters > wanted(here) && last < count) {
-        *ret_index = last;
-        return CT_REPLICA_REMOVE;
     }
     *ret_index = find_new(nodes, count);
     return voters < wanted(here) && *ret_index < count ? CT_REPLICA_ADD : CT_REPLICA_KEEP;

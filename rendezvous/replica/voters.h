@@ -4,14 +4,18 @@
  *      voters  1   2    3        5
  *
  * A voter that is gone is removed before another takes its place: it would count against the
- * majority meanwhile. New ones are taken in the order of the list, those first whose host has no
- * voter yet; so the choice stays as it is as long as its nodes do. Pure. */
+ * majority meanwhile. One that lives is never removed, even where fewer nodes are left than that:
+ * it would go on believing that it votes, and with others that believe so found the record anew
+ * (ct_replica_known_within). New ones are taken in the order of the list, those first whose host
+ * has no voter yet; so the choice stays as it is as long as its nodes do. Pure. */
 #ifndef CT_RENDEZVOUS_REPLICA_VOTERS_H
 #define CT_RENDEZVOUS_REPLICA_VOTERS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+enum { CT_REPLICA_VOTERS = 5 }; /* at most */
 
 struct ct_replica_node {
     uint64_t id;

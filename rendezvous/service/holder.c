@@ -75,6 +75,8 @@ void ct_holder_tick(struct ct_holder *holder, uint64_t now_ms)
         holder->changed = false;
         ct_replica_tick(holder->replica, now_ms);
         holder_go_on_without_silent(holder);
+        if (holder->peers == NULL && ct_replica_leader(holder->replica) == 0)
+            holder_go_on_without_dead(holder); /* it waited for one that led */
         holder_update_voters(holder);
     }
     end_event(holder);
@@ -196,7 +198,7 @@ static void receive_offer(struct ct_holder *holder, struct ct_holder_conn *conn,
         offer->era != ct_replica_era(holder->replica) || offer->id != conn->id ||
         !ct_str_copy(conn->address, sizeof conn->address, offer->address))
         return;
-    conn->offers = true;
+    holder_set_offers(holder, conn, true);
     holder_update_voters(holder);
 }
 
@@ -322,6 +324,8 @@ bool ct_holder_opened(struct ct_holder *holder, uint64_t now_ms, struct ct_holde
     *conn = (struct ct_holder_conn){.next = holder->conns, .peer = peer, .link = link};
     if (holder->conns != NULL)
         holder->conns->prev = conn;
+    else
+        holder->oldest = conn;
     holder->conns = conn;
     end_event(holder);
     return true;
@@ -339,12 +343,15 @@ void ct_holder_closed(struct ct_holder *holder, uint64_t now_ms, struct ct_holde
                       bool silent)
 {
     begin_event(holder, now_ms);
+    holder_set_offers(holder, conn, false);
     if (conn->prev != NULL)
         conn->prev->next = conn->next;
     else
         holder->conns = conn->next;
     if (conn->next != NULL)
         conn->next->prev = conn->prev;
+    else
+        holder->oldest = conn->prev;
     if (conn->link != 0)
         ct_service_closed(holder->service, now_ms, conn->link, silent);
     end_event(holder);

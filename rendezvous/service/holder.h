@@ -100,7 +100,8 @@ struct ct_holder_voters {
 struct ct_holder_voter {
     uint64_t id;
     uint64_t heard_ms; /* when its replica was last heard */
-    uint64_t seen_ms;  /* when its node was last here */
+    uint64_t seen_ms;  /* when its node was last here, or came */
+    uint32_t offers;   /* connections of its node that offer: it is here */
     bool led;          /* ever: it was heard all the time, then */
 };
 
@@ -128,7 +129,8 @@ struct ct_holder {
     struct ct_service_limits limits;
     struct ct_service *service; /* NULL: it does not lead */
     struct ct_replica *replica;
-    struct ct_holder_conn *conns; /* the newest first */
+    struct ct_holder_conn *conns;  /* the newest first */
+    struct ct_holder_conn *oldest; /* the last of them */
     struct ct_rng rng;
     const struct ct_peers *peers; /* NULL: none */
     const char *host;

@@ -116,6 +116,17 @@ static uint64_t era_of_living(const struct ct_holder *holder, const uint64_t *id
     return ((era >> 32) + 1) << 32 | (uint32_t)sum;
 }
 
+/* Is one of those that live known to lead? It goes on alone. */
+static bool is_led(const struct ct_holder *holder, const uint64_t *ids, size_t living)
+{
+    uint64_t leader = ct_replica_leader(holder->replica);
+
+    for (size_t i = 0; i < living; i++)
+        if (ids[i] == leader && leader != holder->id)
+            return true;
+    return false;
+}
+
 /* No majority lives any more. One that leads has all that anybody was told; others go on with what
  * they have, if they surely vote still: what only the dead held, nodes may tell. */
 static void go_on_in_minority(struct ct_holder *holder, const uint64_t *ids, size_t living)
@@ -125,7 +136,7 @@ static void go_on_in_minority(struct ct_holder *holder, const uint64_t *ids, siz
             (void)found_anew(holder, true, "no majority of the hosts that held it lives");
         return;
     }
-    if (!votes(holder) ||
+    if (!votes(holder) || is_led(holder, ids, living) ||
         !ct_replica_known_within(holder->replica, holder->now_ms, holder->lease_ms))
         return;
     if (living == 1) {
@@ -170,9 +181,11 @@ void holder_go_on_without_dead(struct ct_holder *holder)
     if (!ct_replica_server(holder->replica, 0, &first)) {
         if (count > 0 && living == 0)
             begin_as_orphan(holder);
+    } else if (living == count) {
+        return;
     } else if (living == 1 && ct_replica_holds_all(holder->replica, holder->now_ms)) {
         (void)found_anew(holder, true, "the ctrun of each other host that held it is dead");
-    } else if (2 * living <= count && living < count) {
+    } else if (2 * living <= count) {
         go_on_in_minority(holder, ids, living);
     }
 }

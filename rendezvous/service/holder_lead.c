@@ -89,7 +89,7 @@ void holder_drop_service(struct ct_holder *holder)
         if (conn->link == 0)
             continue;
         conn->link = 0;
-        conn->offers = false;
+        holder_set_offers(holder, conn, false);
         holder_refuse(holder, conn);
     }
     ct_service_free(service);
@@ -202,7 +202,7 @@ static void on_changed(void *context, int code)
                    holder->limits.only_job, voters.count);
     for (struct ct_holder_conn *conn = holder->conns; conn != NULL; conn = conn->next)
         if (code == CT_ETIMEOUT && holder->adds != 0 && conn->id == holder->adds)
-            conn->offers = false;
+            holder_set_offers(holder, conn, false);
     holder->changes = false;
     holder->changed = true;
     holder->adds = 0;

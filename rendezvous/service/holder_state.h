@@ -52,6 +52,10 @@ bool holder_is_dead(const struct ct_holder *holder, uint64_t id);
 /* What is known of voter `id`; NULL: it is none. */
 struct ct_holder_voter *holder_voter_of(struct ct_holder *holder, uint64_t id);
 
+/* A node could hold the record, or cannot any longer. Jobs have thousands of them: whoever counts
+ * them all does so when voters change, not at each message. */
+void holder_set_offers(struct ct_holder *holder, struct ct_holder_conn *conn, bool offers);
+
 /* Give up the connection to the job's endpoint, if there is one. */
 void holder_leave_endpoint(struct ct_holder *holder);
 

@@ -73,6 +73,26 @@ struct ct_holder_voter *holder_voter_of(struct ct_holder *holder, uint64_t id)
     return NULL;
 }
 
+void holder_set_offers(struct ct_holder *holder, struct ct_holder_conn *conn, bool offers)
+{
+    struct ct_holder_voter *voter = holder_voter_of(holder, conn->id);
+
+    if (voter != NULL && conn->offers != offers) {
+        voter->offers += offers ? 1u : UINT32_MAX;
+        voter->seen_ms = holder->now_ms;
+    }
+    conn->offers = offers;
+}
+
+static uint32_t count_offers(const struct ct_holder *holder, uint64_t id)
+{
+    uint32_t count = 0;
+
+    for (const struct ct_holder_conn *conn = holder->conns; conn != NULL; conn = conn->next)
+        count += conn->offers && conn->id == id;
+    return count;
+}
+
 /* Those that are new were heard and seen just now. */
 static void note_voters(struct ct_holder *holder, const struct ct_holder_voters *voters)
 {
@@ -84,10 +104,14 @@ static void note_voters(struct ct_holder *holder, const struct ct_holder_voters 
 
         if (voters->list[i].id == holder->id)
             continue;
-        list[count] = (struct ct_holder_voter){
-            .id = voters->list[i].id, .heard_ms = holder->now_ms, .seen_ms = holder->now_ms};
         if (known != NULL)
             list[count] = *known;
+        else
+            list[count] =
+                (struct ct_holder_voter){.id = voters->list[i].id,
+                                         .heard_ms = holder->now_ms,
+                                         .seen_ms = holder->now_ms,
+                                         .offers = count_offers(holder, voters->list[i].id)};
         count++;
     }
     memcpy(holder->voters, list, count * sizeof *list);
@@ -150,24 +174,32 @@ static bool is_gone(struct ct_holder *holder, uint64_t id)
     if (voter != NULL && holder->voter_count == 1 && !holder_is_dead(holder, id))
         return false;
     return holder_is_dead(holder, id) ||
-           (voter != NULL && holder->now_ms - voter->seen_ms >= away_ms);
+           (voter != NULL && voter->offers == 0 && holder->now_ms - voter->seen_ms >= away_ms);
 }
 
 /* The voters, then those nodes that offer, in the order in which they came. */
 static void list_choice(struct ct_holder *holder, const struct ct_holder_voters *voters,
                         struct choice *choice)
 {
-    const struct ct_holder_conn *conn = holder->conns;
+    const struct ct_holder_conn *conn;
 
     choice->count = 0;
     for (uint32_t i = 0; i < voters->count; i++)
         consider(choice, voters->list[i].id, voters->list[i].address, true,
                  is_gone(holder, voters->list[i].id));
-    while (conn != NULL && conn->next != NULL)
-        conn = conn->next;
-    for (; conn != NULL && choice->count < CHOICE; conn = conn->prev)
+    for (conn = holder->oldest; conn != NULL && choice->count < CHOICE; conn = conn->prev)
         if (conn->offers && conn->id != holder->id && holder_voter_of(holder, conn->id) == NULL)
             consider(choice, conn->id, conn->address, false, holder_is_dead(holder, conn->id));
+}
+
+/* As many vote as ever do, and none is gone: whoever else offers changes nothing. */
+static bool is_settled(struct ct_holder *holder, const struct ct_holder_voters *voters)
+{
+    bool settled = voters->count == CT_REPLICA_VOTERS;
+
+    for (uint32_t i = 0; settled && i < voters->count; i++)
+        settled = voters->list[i].id == holder->id || !is_gone(holder, voters->list[i].id);
+    return settled;
 }
 
 static void change_voters(struct ct_holder *holder, const struct ct_holder_voters *voters)
@@ -176,7 +208,7 @@ static void change_voters(struct ct_holder *holder, const struct ct_holder_voter
     size_t index;
     int rc = CT_EINUSE;
 
-    if (holder->changes)
+    if (holder->changes || is_settled(holder, voters))
         return;
     list_choice(holder, voters, &choice);
     switch (ct_replica_next_change(choice.nodes, choice.count, holder->id, &index)) {
@@ -242,12 +274,6 @@ void holder_update_voters(struct ct_holder *holder)
     if (holder->service == NULL) {
         holder_leave_endpoint(holder);
         return;
-    }
-    for (const struct ct_holder_conn *conn = holder->conns; conn != NULL; conn = conn->next) {
-        struct ct_holder_voter *voter = conn->offers ? holder_voter_of(holder, conn->id) : NULL;
-
-        if (voter != NULL)
-            voter->seen_ms = holder->now_ms;
     }
     send_to_members(holder, &voters);
     if (holder->peers == NULL)

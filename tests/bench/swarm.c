@@ -1,8 +1,11 @@
-/* One process that is N nodes for a ctrund: how fast do they form a round, and what does it cost?
+/* One process that is N nodes for a rendezvous: how fast do they form a round, and what does it
+ * cost?
  *
- * usage: swarm PROGRAMS NODES, where PROGRAMS is the folder of ctrund and ctrun
+ * usage: swarm PROGRAMS NODES [clear | tls | holders], where PROGRAMS is the folder of ctrund and
+ * ctrun; all three by default
  *
- * It starts the daemon on loopback (tests/lib/cluster), in clear and then, a new one, with TLS.
+ * It starts the rendezvous on loopback (tests/lib/cluster): a ctrund in clear, another with TLS,
+ * and then HOLDERS true nodes (ctrun), of which the first hosts it and all hold the job's record.
  *
  * Every node is the true agent (agent_uv.h) with a TCP connection of its own; they have no workers,
  * so a promise is given at once. What is measured, in this order:
@@ -13,11 +16,14 @@
  *   heartbeats  CPU of the daemon over three periods and more, a heartbeat (/proc/PID/stat)
  *   loss        30 % of the connections are closed at once: until the last of the others has the
  *               next ROUND, and how many rounds it took
+ *   leader      (where nodes hold the record) the ctrun that leads is killed: until the last of the
+ *               others has the next ROUND; bytes and memory of the one that leads then
  *
  * The nodes begin AT_ONCE a turn of the loop, each from an address of its own in 127.1.0.0/16: a
  * daemon takes few connections of one address that have not yet said who they are. */
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/number/hash.h"
 #include "base/str.h"
 #include "cluster/job.h"
 #include "cluster/procfs.h"
@@ -37,7 +43,13 @@ enum {
     LEASE_MS = 15 * 1000,
     PERIODS = 4,
     GIVE_UP_MS = 120 * 1000,
+    HOLDERS = 5,
+    GRACE_MS = 1000,
+    LAST_CALL_MS = 5000, /* all are to be in the first round */
 };
+
+/* What a ctrun that runs a script by its default options agrees on with the others. */
+static const char settings[] = "what runs:=a script\n--torch_store=auto\n";
 
 struct swarm;
 
@@ -55,13 +67,14 @@ struct usage {
     double cpu_s;
 };
 
-enum phase { JOINING, BEATING, LOSING, ENDED };
+enum phase { JOINING, BEATING, LOSING, FOLLOWING, ENDED };
 
 struct swarm {
     uv_loop_t loop;
     uv_timer_t timer;
     uv_timer_t starter;
-    struct proc *daemon;
+    struct proc *daemon;  /* the process of the rendezvous: a ctrund, or the ctrun that leads */
+    struct proc *holders; /* HOLDERS of them; NULL: a ctrund */
     const char *endpoint;
     const char *key_file; /* NULL: in clear */
     struct ct_rdzv_params params;
@@ -163,6 +176,36 @@ static void lose(uv_timer_t *timer)
     (void)uv_timer_start(&swarm->timer, on_late, GIVE_UP_MS, 0);
 }
 
+/* The ctrun that leads dies: the kernel closes what it had open. */
+static void kill_leader(struct swarm *swarm)
+{
+    for (int i = 1; i < HOLDERS; i++)
+        process_drain(&swarm->holders[i]);
+    swarm->phase = FOLLOWING;
+    swarm->in_round = 0;
+    swarm->begun_ms = now_ms();
+    (void)kill(swarm->holders[0].pid, SIGKILL);
+    (void)uv_timer_start(&swarm->timer, on_late, GIVE_UP_MS, 0);
+}
+
+/* All have the first round of the next leader: the holder that has used the most since. */
+static void followed(struct swarm *swarm)
+{
+    uint64_t ms = now_ms() - swarm->begun_ms;
+    struct usage most = {0};
+    for (int i = 1; i < HOLDERS; i++) {
+        struct usage one = usage_of(&swarm->holders[i]);
+        most = one.cpu_s > most.cpu_s ? one : most;
+    }
+    (void)printf("leader dead %8.2f s    until the last of %u has round %" PRIu64 "\n",
+                 (double)ms / 1e3, swarm->count - swarm->lost, swarm->generation);
+    (void)printf(
+        "  next one  %8.2f s    of CPU, %.1f KiB written to a node and %.1f MiB of memory since "
+        "it began\n",
+        most.cpu_s, (double)most.written / swarm->count / 1024, (double)most.resident / (1 << 20));
+    end(swarm, 0);
+}
+
 static void regrouped(struct swarm *swarm)
 {
     uint64_t ms = now_ms() - swarm->begun_ms;
@@ -170,7 +213,10 @@ static void regrouped(struct swarm *swarm)
     (void)printf("loss of 30 %%%8.2f s    until the last of %u has round %" PRIu64 "\n",
                  (double)ms / 1e3, swarm->count - swarm->lost, swarm->generation);
     (void)printf("  daemon    %8.2f s    of CPU\n", now.cpu_s - swarm->joined.cpu_s);
-    end(swarm, 0);
+    if (swarm->holders != NULL)
+        kill_leader(swarm);
+    else
+        end(swarm, 0);
 }
 
 /* ---- a node ---- */
@@ -203,10 +249,12 @@ static void on_round(void *context, const struct ct_round *round)
     swarm->in_round += round->generation == swarm->generation;
     node->generation = round->generation;
     bool all = swarm->in_round == swarm->count - swarm->lost;
-    if (all && swarm->phase == JOINING && round->node_count == swarm->count)
+    if (all && swarm->phase == JOINING && round->node_count >= swarm->count)
         joined(swarm);
     else if (all && swarm->phase == LOSING)
         regrouped(swarm);
+    else if (all && swarm->phase == FOLLOWING)
+        followed(swarm);
 }
 
 static void on_revoke(void *context, uint64_t generation, enum ct_rdzv_reason reason)
@@ -325,18 +373,23 @@ static void finish(struct swarm *swarm)
     free(swarm->nodes);
 }
 
-/* Measure a daemon that listens; the exit status. */
-static int measure(const struct job *job, struct proc *daemon, uint32_t nodes)
+/* Measure a rendezvous that listens; the exit status. */
+static int measure(const struct job *job, struct proc *daemon, struct proc *holders, uint32_t nodes)
 {
-    struct swarm swarm = {.daemon = daemon, .count = nodes, .status = 1};
+    struct swarm swarm = {.daemon = daemon, .holders = holders, .count = nodes, .status = 1};
     swarm.endpoint = job->seats[0].endpoint;
     swarm.key_file = job->key[0] != '\0' ? job->key : NULL;
     swarm.params = ct_rdzv_params_default;
     swarm.params.nodes_min = swarm.count / 2;
-    swarm.params.nodes_max = swarm.count;
+    swarm.params.nodes_max = swarm.count + (holders != NULL ? HOLDERS : 0);
     swarm.params.max_restarts = 100;
     swarm.params.lease_ms = LEASE_MS;
-    swarm.params.last_call_ms = 5000; /* all are to be in the first round */
+    swarm.params.last_call_ms = LAST_CALL_MS;
+    if (holders != NULL) {
+        (void)ct_str_copy(swarm.params.settings, sizeof swarm.params.settings, settings);
+        swarm.params.config_hash = ct_hash64(settings, strlen(settings), 0);
+        swarm.params.prepare_ms += GRACE_MS;
+    }
     swarm.nodes = calloc(swarm.count, sizeof(*swarm.nodes));
     if (swarm.nodes == NULL || uv_loop_init(&swarm.loop) != 0)
         return 1;
@@ -362,7 +415,7 @@ static int run(struct job *job, uint32_t nodes, const char *how)
     (void)fflush(stdout);
     job->port = 0;
     if (job_start_daemon(job, 0, HOSTS_HERE, NULL, words) == 0 && job_await_daemon(job, 0, 10))
-        status = measure(job, daemon, nodes);
+        status = measure(job, daemon, NULL, nodes);
     if (process_runs(daemon))
         (void)kill(daemon->pid, SIGTERM);
     if (!process_await_end(daemon, 30) || daemon->status != 0)
@@ -374,14 +427,52 @@ static int run(struct job *job, uint32_t nodes, const char *how)
     return status;
 }
 
+/* Start the nodes that hold the record, measure them, end them. */
+static int run_holders(struct job *job, uint32_t nodes)
+{
+    char range[32];
+    static const char *const words[] = {"--rdzv_id", "swarm", "--last_call", "5s",
+                                        "--grace",   "1s",    "--log.level", "debug",
+                                        "--",        "sleep", NULL};
+    const struct job_agent agent = {.endpoints = "127.0.0.1:29417",
+                                    .nodes = range,
+                                    .lease = "15s",
+                                    .restarts = 100,
+                                    .workers = 1,
+                                    .options = words,
+                                    .program = "3600"};
+    int status = 1;
+    (void)printf("-- %u nodes with TLS, and %d that hold the record\n", nodes, HOLDERS);
+    (void)fflush(stdout);
+    (void)snprintf(range, sizeof range, "%u:%u", nodes / 2, nodes + HOLDERS);
+    (void)ct_str_copy(job->seats[0].endpoint, sizeof job->seats[0].endpoint, agent.endpoints);
+    for (int i = 0; i < HOLDERS; i++)
+        if (job_start_agent(job, i, HOSTS_HERE, NULL, &agent) != 0 ||
+            (i == 0 && process_await_text(&job->agents[0], "this host leads", 20) == NULL))
+            return 1;
+    if (process_await_text(&job->agents[0], "is held by 5 hosts", 20) != NULL)
+        status = measure(job, &job->agents[0], job->agents, nodes);
+    for (int i = 0; status != 0 && i < HOLDERS; i++)
+        (void)fprintf(stderr, "swarm: ctrun %d said:\n%s", i, ct_buf_str(&job->agents[i].text));
+    job_end(job);
+    return status;
+}
+
+static bool is_wanted(const char *only, const char *name)
+{
+    return only == NULL || strcmp(only, name) == 0;
+}
+
 int main(int argc, char **argv)
 {
     static struct job job;
     char folder[] = "/tmp/ctrun-swarm-XXXXXX";
     struct hosts hosts;
     uint64_t count;
-    if (argc != 3 || ct_parse_u64(argv[2], &count) != 0 || count < 10 || count > NODES_MAX) {
-        (void)fprintf(stderr, "usage: swarm PROGRAMS NODES\n");
+    const char *only = argc == 4 ? argv[3] : NULL;
+    if (argc < 3 || argc > 4 || ct_parse_u64(argv[2], &count) != 0 || count < 10 ||
+        count > NODES_MAX) {
+        (void)fprintf(stderr, "usage: swarm PROGRAMS NODES [clear | tls | holders]\n");
         return 2;
     }
     (void)signal(SIGPIPE, SIG_IGN);
@@ -390,9 +481,13 @@ int main(int argc, char **argv)
     (void)hosts_up(&hosts, "swarm", 1, true);
     job_init(&job, &hosts, argv[1], folder);
     job.bare = true;
-    int status = run(&job, (uint32_t)count, "in clear");
-    if (status == 0)
-        status = job_make_key(&job, 10) ? run(&job, (uint32_t)count, "with TLS") : 1;
+    int status = is_wanted(only, "clear") ? run(&job, (uint32_t)count, "in clear") : 0;
+    if (status == 0 && !job_make_key(&job, 10)) /* all that follows uses it */
+        status = 1;
+    if (status == 0 && is_wanted(only, "tls"))
+        status = run(&job, (uint32_t)count, "with TLS");
+    if (status == 0 && is_wanted(only, "holders"))
+        status = run_holders(&job, (uint32_t)count);
     (void)ct_fs_remove_tree(folder);
     return status;
 }

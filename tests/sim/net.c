@@ -278,9 +278,12 @@ static void free_chunk(struct chunk *chunk)
     *chunk = (struct chunk){0};
 }
 
-static void send_datagram(struct sim *sim, struct conn *conn, int to, const struct ct_buf *frame)
+/* VOTERS is sent once: what follows it on the connection shows a node that it came. */
+static void send_datagram(struct sim *sim, struct conn *conn, int to,
+                          const struct ct_message *message, const struct ct_buf *frame)
 {
-    uint32_t loss = sim->loss_permille + (sim->storms > 0 ? 250 : 0);
+    bool is_single = message->type == CT_MSG_VOTERS;
+    uint32_t loss = is_single ? 0 : sim->loss_permille + (sim->storms > 0 ? 250 : 0);
     uint32_t twice = sim->duplicate_permille + (sim->storms > 0 ? 100 : 0);
     int copies = rng_chance(&sim->net_rng, twice) ? 2 : 1;
     for (int i = 0; i < copies; i++) {
@@ -305,7 +308,7 @@ void sim_send(struct sim *sim, struct conn *conn, int side, const struct ct_mess
     int rc = ct_wire_encode(message, conn->next_sequence[side]++, &frame, &err);
     CT_ASSERT(rc == 0);
     if (is_datagrams(sim, conn)) {
-        send_datagram(sim, conn, 1 - side, &frame);
+        send_datagram(sim, conn, 1 - side, message, &frame);
     } else {
         (void)ct_buf_append(&conn->out[side], frame.data, frame.size);
         if (!conn->dirty) {

@@ -268,7 +268,8 @@ struct training {
     uint64_t published_generation; /* the newest when the round was made */
     uint64_t published_step;
     struct state base;      /* what all take; lineage 0: not looked at yet */
-    bool recovered;         /* all hold it */
+    bool recovered;         /* all hold it ... */
+    uint64_t recovered_ms;  /* ... since then */
     uint64_t boundary_step; /* they stop after it; 0: none */
     uint64_t done_ms;       /* when the last of them ends, or ended */
 };

@@ -236,6 +236,57 @@ Test(replica, a_follower_that_has_not_heard_its_leader_for_long_may_lack_what_th
     cr_assert_eq(world->broken[0], '\0', "%s", world->broken);
 }
 
+/* Two voters are cut from each other as a third is added; after a while the leader dies. False: the
+ * other one does not hold all any more. */
+static bool third_is_added_behind_a_cut(uint64_t for_ms)
+{
+    begin(11, 2);
+    world_run(world, 3000);
+    int leader = world_leader(world), other = other_voter(leader);
+    struct ct_replica *replica = world->nodes[other].replica;
+
+    world->cut[leader][other] = world->cut[other][leader] = true;
+    world->voters = 3;
+    world_run(world, world->now_ms + for_ms);
+    world_kill(world, (size_t)leader, true);
+    world->voters = 1;
+    bool holds_all = ct_replica_holds_all(replica, world->now_ms);
+    if (holds_all) {
+        world->era = 2;
+        cr_assert_eq(ct_replica_found_anew(replica, world->now_ms, 2), 0);
+        world_run(world, world->now_ms + 1000);
+    }
+    cr_assert_eq(world->broken[0], '\0', "after %d ms: %s", (int)for_ms, world->broken);
+    return holds_all;
+}
+
+/* It would go on without what only the leader and the new one hold. */
+Test(replica, what_two_voters_that_become_three_confirm_is_known_to_both)
+{
+    uint64_t for_ms = 0;
+
+    while (third_is_added_behind_a_cut(for_ms)) {
+        world_deinit(world);
+        for_ms += 10;
+    }
+    cr_assert_gt(for_ms, 100, "there was time to add one");
+}
+
+Test(replica, one_that_stands_with_another_does_not_go_on_without_it_before_somebody_led)
+{
+    uint64_t ids[2];
+    size_t places[2];
+
+    kill_three_of_five(ids, places);
+    struct ct_replica *replica = world->nodes[places[0]].replica;
+    uint64_t now_ms = world->now_ms;
+
+    cr_assert(ct_replica_known_within(replica, now_ms, 10000));
+    cr_assert_eq(ct_replica_reduce(replica, now_ms, 2, ids, 2), 0);
+    cr_assert_not(ct_replica_known_within(replica, now_ms, 10000),
+                  "the other one may have led, and gone on with others");
+}
+
 /* Two minutes of faults, then peace: somebody leads, all agree, puts are confirmed again. */
 static void seed_holds(uint64_t seed)
 {
