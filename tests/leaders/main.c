@@ -21,6 +21,7 @@ static const char usage[] =
     "  --lease TIME    of the job [5s]\n"
     "  --keep yes      the logs of all runs, not only of those in which something is wrong\n"
     "  --programs DIR  where ctrun and ctworker are [build/release/bin]\n"
+    "       leaders --history DIR     check what the clients of a run recorded once more\n"
     "Run it as root, in the root of the sources.\n";
 
 struct wishes {
@@ -164,6 +165,19 @@ static int run_nodes(struct setting *setting, const struct wishes *wishes, struc
     return bad;
 }
 
+/* The exit status. */
+static int check_again(const char *folder)
+{
+    struct history history = {0};
+    struct history_report report = {0};
+
+    bool good = history_read(&history, folder, report.text) && history_check(&history, &report);
+    (void)printf("%zu answered, %zu open, %zu objects: %s\n", report.answered, report.open,
+                 report.objects, good ? "linearizable" : report.text);
+    history_deinit(&history);
+    return !good;
+}
+
 int main(int argc, char **argv)
 {
     static char programs[PATH_MAX], root[PATH_MAX];
@@ -173,6 +187,8 @@ int main(int argc, char **argv)
     char word[16];
     int bad = 0;
 
+    if (argc == 3 && strcmp(argv[1], "--history") == 0)
+        return check_again(argv[2]);
     if (!parse(&setting, &wishes, argc, argv)) {
         (void)fputs(usage, stderr);
         return 2;
