@@ -292,7 +292,7 @@ TEST_OBJECTS_unit_cuda := $(HOST_KERNELS) $(call hostgpu,$(filter %_cuda.c,$(CUD
 # NCCL's and NVML's types are declared by those who load them; tests compare them with the headers, where there are.
 $(BUILD)/obj/tests/unit/coll/backend/test_nccl.o $(BUILD)/obj/tests/unit/launch/hardware/test_nvml.o: CPPFLAGS += $(CUDA_HOME:%=-isystem %/include)
 
-$(TEST_TOOLS): $(call objects,$(filter-out tests/lib/proc.c tests/lib/equal%,$(wildcard tests/lib/*.c)) $(call sources,tests/lib/cluster))
+$(TEST_TOOLS): $(call objects,$(filter-out tests/lib/proc.c tests/lib/equal%,$(wildcard tests/lib/*.c)) $(call sources,tests/lib/cluster tests/lib/history))
 	@mkdir -p $(@D)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
@@ -355,6 +355,11 @@ CONFORMANCE_SOURCES := $(wildcard tests/e2e/conformance/*.c) \
 $(CONFORMANCE): $(call objects,$(CONFORMANCE_SOURCES)) $(TEST_TOOLS) $(call archives,coll)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(call libs,coll) -o $@
+# Workers that use the store of their round and record it, for tests/leaders and end-to-end tests.
+TRAFFIC := $(BUILD)/tests/programs/store_traffic
+$(TRAFFIC): $(call objects,$(call sources,tests/leaders/traffic)) $(TEST_TOOLS) $(call archives,wire)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(call libs,wire) -o $@
 SIM := $(if $(wildcard tests/sim/*.c),$(BUILD)/tests/sim)
 # The simulator counts the moves of the job and agent cores (tests/sim/coverage.c).
 SIM_WRAP := -Wl,--wrap=ct_rdzv_set_phase,--wrap=ct_rdzv_set_member,--wrap=agent_enter,--wrap=agent_become
@@ -391,7 +396,7 @@ $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(TEST_TOOLS) $(call archives,$(FUZ
 # ---- what one asks for --------------------------------------------------------------------------
 .PHONY: units tests test torch programs unit/% lint asan tsan fuzz fuzzers bench sim sim-large mutants soak leaders coverage install
 units: $(UNITS) ## build every unit test
-tests: $(UNITS) $(E2E) $(if $(filter $(HOSTGPU_MODES),$(MODE)),$(HOSTGPU_ALL)) $(USER_PROGRAMS) $(CONFORMANCE) $(INTERPOSE) $(SIM) all ## build every test
+tests: $(UNITS) $(E2E) $(if $(filter $(HOSTGPU_MODES),$(MODE)),$(HOSTGPU_ALL)) $(USER_PROGRAMS) $(CONFORMANCE) $(TRAFFIC) $(INTERPOSE) $(SIM) all ## build every test
 test: tests ## run every test of this mode
 	scripts/run-tests $(BUILD)
 torch: $(E2E) $(BUILD)/tests/unit_tcpstore all ## the tests with PyTorch, under PyPI's newest (5 GB, in TORCH_VENV)
@@ -419,7 +424,7 @@ programs: $(BUILD)/tests/unit_coll ## PROGRAMS=10000 random programs of collecti
 	$(if $(ON),CTRUN_PROGRAMS_ON=$(ON)) CTRUN_PROGRAMS=$(or $(PROGRAMS),10000) CTRUN_PROGRAMS_FIRST=$(or $(FIRST),1) $< --filter 'programs/*'
 soak: $(SOAK) all ## an elastic training under random faults for SECONDS=300, SEED=the time; LEADERS=1: only who leads is killed
 	$(SOAK) $(if $(LEADERS),--leaders) --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED)) --programs $(BUILD)/bin
-leaders: $(LEADERS_TABLE) all ## the table of what the death of who leads costs, ARGS="--nodes 3 --fault kill" (root)
+leaders: $(LEADERS_TABLE) $(TRAFFIC) all ## the table of what the death of who leads costs, ARGS="--nodes 3 --fault kill" (root)
 	$(LEADERS_TABLE) --programs $(BUILD)/bin $(ARGS)
 bench: all $(BENCHES) ## the benchmarks against peers (scripts/bench)
 	scripts/bench/all $(BUILD)

@@ -163,8 +163,9 @@ void ct_relay_broken(struct ct_relay *relay, ct_relay_reply_fn answer, void *con
 {
     for (struct ct_relay_request *request = relay->first, *next; request != NULL; request = next) {
         next = request->next;
+        enum ct_message_type type = request->message.type;
         bool once =
-            request->message.type == CT_MSG_STORE_ADD || request->message.type == CT_MSG_STORE_CAS;
+            type == CT_MSG_STORE_ADD || type == CT_MSG_STORE_CAS || type == CT_MSG_STORE_DELETE;
         if (once && request->sent)
             give_up(relay, request, CT_ECLOSED, answer, context);
         else

@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <string.h>
 
-enum how { KILL, CUT, STOP };
+enum how { KILL, CUT, STOP, RESET };
 enum who {
     LEADER,
     TWO,         /* the leader and another */
@@ -102,9 +102,11 @@ static void strike(struct trial *trial, uint64_t hosts)
         struct member *member = &trial->members[i];
         if ((hosts >> i & 1) == 0)
             continue;
-        if (faults[trial->fault].how == KILL)
+        if (faults[trial->fault].how == RESET && !hosts_reset(trial->setting->hosts, i, 0))
+            trial_trouble(trial, "the connections of host %d cannot be broken", i);
+        else if (faults[trial->fault].how == KILL)
             member->killed = kill(member->agent->pid, SIGKILL) == 0;
-        else
+        else if (faults[trial->fault].how == STOP)
             (void)kill(member->agent->pid, SIGSTOP);
     }
 }
@@ -140,10 +142,19 @@ static void undo_cut(void *context, int host)
         trial_trouble(trial, "the hosts cannot be joined again");
 }
 
+static void undo_reset(void *context, int host)
+{
+    struct trial *trial = context;
+
+    trial->undone_s = process_now_s();
+    if (!hosts_restore(trial->setting->hosts, host))
+        trial_trouble(trial, "the connections of host %d break still", host);
+}
+
 static void plan_undo(struct trial *trial, uint64_t hosts)
 {
-    static void (*const undo[])(void *,
-                                int) = {[KILL] = undo_kill, [CUT] = undo_cut, [STOP] = undo_stop};
+    static void (*const undo[])(void *, int) = {
+        [KILL] = undo_kill, [CUT] = undo_cut, [STOP] = undo_stop, [RESET] = undo_reset};
     double seconds = faults[trial->fault].undone_ms / 1e3;
 
     for (int i = 0; seconds >= 0 && i < trial->setting->nodes; i++)

@@ -16,6 +16,7 @@
 #include "cluster/procfs.h"
 #include "cluster/step_tail.h"
 #include "cluster/timeline.h"
+#include "history/history.h"
 
 enum { TRIAL_NODES = 32, TRIAL_PATH = 256 };
 
@@ -26,7 +27,7 @@ enum fault {
     FAULT_COUNT
 };
 
-enum program { PROGRAM_DDP, PROGRAM_FSDP, PROGRAM_SCRIPT, PROGRAM_COUNT };
+enum program { PROGRAM_DDP, PROGRAM_FSDP, PROGRAM_SCRIPT, PROGRAM_STORE, PROGRAM_COUNT };
 
 /* What cells are run with. */
 struct setting {
@@ -51,15 +52,16 @@ struct member {
 
 /* What a trial has measured. */
 struct result {
-    double next_ms;    /* from the fault to the next step, or the longest time without one */
-    double back_ms;    /* from the undoing until all concerned are at work; -1: nobody returns */
-    int repeated;      /* steps */
-    int kept;          /* survivors' workers that live on ... */
-    int survivors;     /* ... of so many */
-    int early;         /* survivors that ended by themselves */
-    int twice;         /* generations with two rosters */
-    int minority;      /* publications that counted where no majority was */
-    char trouble[512]; /* why there are no such figures; "": all is well */
+    double next_ms; /* from the fault to the next step, or the longest time without one */
+    double back_ms; /* from the undoing until all concerned are at work; -1: nobody returns */
+    int repeated;   /* steps */
+    int kept;       /* survivors' workers that live on ... */
+    int survivors;  /* ... of so many */
+    int early;      /* survivors that ended by themselves */
+    int twice;      /* generations with two rosters */
+    int minority;   /* publications that counted where no majority was */
+    struct history_report history; /* of the store's clients */
+    char trouble[1024];            /* why there are no such figures; "": all is well */
 };
 
 struct trial {

@@ -1,4 +1,4 @@
-/* Which cells of the table are run, and the table. See leaders.h. */
+/* Which cells of the table are run, the table, and that of the histories. See leaders.h. */
 #include "leaders.h"
 
 #include "base/assert.h"
@@ -16,11 +16,12 @@ static const char usage[] =
     "               [--programs DIR]\n"
     "  --nodes LIST    of 2 to 32 [2,3,5]\n"
     "  --fault LIST    names in faults.def, or all [all]\n"
-    "  --program LIST  ddp, fsdp, script (PyTorch) [ddp]\n"
+    "  --program LIST  ddp, fsdp, script (PyTorch), store (its clients, checked) [ddp]\n"
     "  --times N       of each cell; medians are shown [1]\n"
     "  --lease TIME    of the job [5s]\n"
     "  --keep yes      the logs of all runs, not only of those in which something is wrong\n"
     "  --programs DIR  where ctrun and ctworker are [build/release/bin]\n"
+    "       leaders --history DIR     check what the clients of a run recorded once more\n"
     "Run it as root, in the root of the sources.\n";
 
 struct wishes {
@@ -87,14 +88,34 @@ static void print_times(double *times, int count, char text[64])
                        (times[(count - 1) / 2] + times[count / 2]) / 2, times[0], times[count - 1]);
 }
 
+/* Add what the clients of the store did in the runs of a cell. */
+static void add_histories(struct ct_buf *rows, const struct setting *setting, enum fault fault,
+                          const char *well, const struct history_report *sum)
+{
+    (void)ct_buf_printf(rows, "| %d | %s | %s | %zu | %zu | %zu | %zu | %zu | %zu | %zu |\n",
+                        setting->nodes, fault_words(fault), well, sum->answered, sum->open,
+                        sum->objects, sum->largest, sum->published, sum->seen, sum->visited);
+}
+
+static void sum_histories(struct history_report *sum, const struct history_report *one)
+{
+    sum->answered += one->answered;
+    sum->open += one->open;
+    sum->objects += one->objects;
+    sum->largest = CT_MAX(sum->largest, one->largest);
+    sum->published += one->published;
+    sum->seen += one->seen;
+    sum->visited += one->visited;
+}
+
 /* Run a cell some times and print its row; how many runs were not well. */
 static int run_cell(const struct setting *setting, enum fault fault, enum program program,
-                    int times)
+                    int times, struct ct_buf *histories)
 {
     double next[TIMES_MOST], back[TIMES_MOST];
     int steps = 0, backs = 0, bad = 0;
     struct result sum = {0};
-    char texts[2][64];
+    char texts[2][64], well[32];
 
     for (int i = 0; i < times; i++) {
         const struct result one = trial_run(setting, fault, program);
@@ -109,18 +130,21 @@ static int run_cell(const struct setting *setting, enum fault fault, enum progra
         sum.early += one.early;
         sum.twice += one.twice;
         sum.minority += one.minority;
+        sum_histories(&sum.history, &one.history);
     }
+    (void)snprintf(well, sizeof well, "%d of %d", times - bad, times);
+    if (program == PROGRAM_STORE)
+        add_histories(histories, setting, fault, well, &sum.history);
     print_times(next, steps, texts[0]);
     print_times(back, backs, texts[1]);
-    (void)printf("| %d | %s | %s | %d of %d | %s | %d | %d of %d | %s | %d | %d | %d |\n",
-                 setting->nodes, fault_words(fault), program_option(program), times - bad, times,
-                 texts[0], sum.repeated, sum.kept, sum.survivors, texts[1], sum.early, sum.twice,
-                 sum.minority);
+    (void)printf("| %d | %s | %s | %s | %s | %d | %d of %d | %s | %d | %d | %d |\n", setting->nodes,
+                 fault_words(fault), program_option(program), well, texts[0], sum.repeated,
+                 sum.kept, sum.survivors, texts[1], sum.early, sum.twice, sum.minority);
     (void)fflush(stdout);
     return bad;
 }
 
-static int run_nodes(struct setting *setting, const struct wishes *wishes)
+static int run_nodes(struct setting *setting, const struct wishes *wishes, struct ct_buf *histories)
 {
     static struct hosts hosts;
     int bad = 0;
@@ -135,9 +159,23 @@ static int run_nodes(struct setting *setting, const struct wishes *wishes)
             if (fault_suits((enum fault)i, setting->nodes) &&
                 has(wishes->faults, fault_option((enum fault)i)) &&
                 has(wishes->programs, program_option((enum program)k)))
-                bad += run_cell(setting, (enum fault)i, (enum program)k, (int)wishes->times);
+                bad += run_cell(setting, (enum fault)i, (enum program)k, (int)wishes->times,
+                                histories);
     hosts_down(&hosts);
     return bad;
+}
+
+/* The exit status. */
+static int check_again(const char *folder)
+{
+    struct history history = {0};
+    struct history_report report = {0};
+
+    bool good = history_read(&history, folder, report.text) && history_check(&history, &report);
+    (void)printf("%zu answered, %zu open, %zu objects: %s\n", report.answered, report.open,
+                 report.objects, good ? "linearizable" : report.text);
+    history_deinit(&history);
+    return !good;
 }
 
 int main(int argc, char **argv)
@@ -145,9 +183,12 @@ int main(int argc, char **argv)
     static char programs[PATH_MAX], root[PATH_MAX];
     struct setting setting = {.programs = "build/release/bin", .root = ".", .lease = "5s"};
     struct wishes wishes = {.nodes = "2,3,5", .faults = "all", .programs = "ddp", .times = 1};
+    struct ct_buf histories;
     char word[16];
     int bad = 0;
 
+    if (argc == 3 && strcmp(argv[1], "--history") == 0)
+        return check_again(argv[2]);
     if (!parse(&setting, &wishes, argc, argv)) {
         (void)fputs(usage, stderr);
         return 2;
@@ -156,6 +197,7 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "leaders: %s is not there\n", setting.programs);
         return 2;
     }
+    ct_buf_init(&histories, 0);
     setting.programs = programs;
     setting.root = root;
     (void)signal(SIGPIPE, SIG_IGN);
@@ -167,7 +209,14 @@ int main(int argc, char **argv)
     for (setting.nodes = 2; setting.nodes <= TRIAL_NODES; setting.nodes++) {
         (void)snprintf(word, sizeof word, "%d", setting.nodes);
         if (strcmp(wishes.nodes, "all") != 0 && has(wishes.nodes, word))
-            bad += run_nodes(&setting, &wishes);
+            bad += run_nodes(&setting, &wishes, &histories);
     }
+    if (histories.size > 0)
+        (void)printf(
+            "\n| nodes | fault | linearizable | answered | open | objects | largest | "
+            "published | seen | configurations |\n|---|---|---|---|---|---|---|---|---|---|\n"
+            "%s",
+            ct_buf_str(&histories));
+    ct_buf_deinit(&histories);
     return bad > 0;
 }

@@ -1,5 +1,5 @@
-/* What the nodes of a trial train: configs/digits_mlp.yaml by ctworker, or steps.py by PyTorch. See
- * leaders.h. */
+/* What the nodes of a trial train: configs/digits_mlp.yaml by ctworker, or steps.py by PyTorch; or
+ * the clients of the store in traffic/, which train nothing. See leaders.h. */
 #include "leaders.h"
 
 #include "base/assert.h"
@@ -10,14 +10,17 @@ enum { WORDS = 16, WORD_BYTES = 128, FEW_NODES = 5, SOME_NODES = 9 };
 
 const char *program_option(enum program program)
 {
-    static const char *const options[PROGRAM_COUNT] = {"ddp", "fsdp", "script"};
+    static const char *const options[PROGRAM_COUNT] = {"ddp", "fsdp", "script", "store"};
 
     return options[program];
 }
 
 const char *program_comm(enum program program)
 {
-    return program == PROGRAM_SCRIPT ? "python3" : "ctworker";
+    static const char *const names[PROGRAM_COUNT] = {"ctworker", "ctworker", "python3",
+                                                     "store_traffic"};
+
+    return names[program];
 }
 
 /* Samples a step: all worlds that remain can divide them. */
@@ -56,11 +59,18 @@ const char *program_words(const struct trial *trial, const char *const **ret_opt
 {
     static char path[PATH_MAX];
     static const char *const none[] = {NULL};
-    bool native = trial->program != PROGRAM_SCRIPT;
 
+    *ret_options = none;
+    if (trial->program == PROGRAM_STORE) {
+        (void)snprintf(path, sizeof path, "%s/../tests/programs/store_traffic",
+                       trial->setting->programs);
+        return path;
+    }
+    bool native = trial->program != PROGRAM_SCRIPT;
     (void)snprintf(path, sizeof path, "%s/%s", trial->setting->root,
                    native ? "configs/digits_mlp.yaml" : "tests/e2e/torch/steps.py");
-    *ret_options = native ? native_options(trial) : none;
+    if (native)
+        *ret_options = native_options(trial);
     return path;
 }
 
@@ -84,5 +94,5 @@ const char *const *program_environment(const struct trial *trial)
 void program_metrics(const struct trial *trial, char path[PATH_MAX])
 {
     (void)snprintf(path, PATH_MAX, "%s%s/metrics.jsonl", trial->folder,
-                   trial->program == PROGRAM_SCRIPT ? "" : "/log");
+                   trial->program >= PROGRAM_SCRIPT ? "" : "/log");
 }

@@ -206,6 +206,19 @@ static void finish(struct trial *trial)
                           trial->members[i].agent->status, trial->members[i].agent->last);
 }
 
+/* What the clients of the store recorded, workers that were killed too. */
+static void check_history(struct trial *trial)
+{
+    struct history history = {0};
+    char text[HISTORY_TEXT];
+
+    if (!history_read(&history, trial->folder, text))
+        trial_trouble(trial, "%s", text);
+    else if (!history_check(&history, &trial->result.history))
+        trial_trouble(trial, "not linearizable: %s", trial->result.history.text);
+    history_deinit(&history);
+}
+
 static void run(struct trial *trial)
 {
     if (!open_trial(trial)) {
@@ -239,6 +252,8 @@ struct result trial_run(const struct setting *setting, enum fault fault, enum pr
     trial->result.back_ms = -1;
     run(trial);
     job_end(&trial->job);
+    if (program == PROGRAM_STORE)
+        check_history(trial);
     (void)hosts_split(setting->hosts, 0);
     step_tail_deinit(&trial->tail);
     if (trial->result.twice + trial->result.minority > 0)

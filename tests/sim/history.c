@@ -9,6 +9,7 @@
 
 #include "base/assert.h"
 #include "base/number/hash.h"
+#include "history/history.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -204,7 +205,7 @@ void oracle_published(struct sim *sim, const struct ct_rdzv_publication *publish
     const struct ct_rdzv_publication *last = &o->published;
     if (published->generation == last->generation && published->step == last->step)
         return;
-    if (published->generation < last->generation || published->step < last->step)
+    if (!history_follows(published->generation, published->step, last->generation, last->step))
         sim_fail(sim,
                  "S6: step %" PRIu64 " of g%" PRIu64 " is published after step %" PRIu64
                  " of g%" PRIu64,

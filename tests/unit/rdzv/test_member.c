@@ -377,6 +377,28 @@ static int add_add(struct bench *b, uint64_t request, uint64_t generation)
     return ct_member_store(&b->member, request, &m);
 }
 
+/* Done a second time it would say of a key that was there that it was not. */
+Test(member, a_delete_whose_answer_a_broken_connection_lost_is_not_repeated)
+{
+    const struct ct_message m = {.type = CT_MSG_STORE_DELETE,
+                                 .store_delete = {.request = 1, .generation = 1, .key = "k"}};
+    const struct ct_error why = {.code = CT_ECLOSED, .text = "gone"};
+    struct bench b;
+
+    bench_run(&b);
+    cr_assert_eq(ct_member_store(&b.member, 10, &m), 0);
+    ct_member_disconnected(&b.member, 100, &why);
+    cr_assert_eq(b.replies, 1);
+    cr_assert_eq(b.reply_request, 10);
+    cr_assert_eq(b.reply_code, CT_ECLOSED);
+    ct_member_tick(&b.member, 100);
+    ct_member_connected(&b.member, 120);
+    b.sent_count = 0;
+    bench_send_welcome(&b, 1);
+    cr_assert_eq(bench_count_sent(&b, CT_MSG_STORE_DELETE), 0);
+    bench_end(&b);
+}
+
 Test(member, a_broken_connection_repeats_what_may_be_repeated)
 {
     struct bench b;
