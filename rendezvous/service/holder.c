@@ -440,6 +440,16 @@ int ct_holder_follow(struct ct_holder *holder, uint64_t now_ms, const struct ct_
     return rc;
 }
 
+void ct_holder_yield(struct ct_holder *holder, uint64_t now_ms)
+{
+    begin_event(holder, now_ms);
+    if (ct_replica_yield(holder->replica, now_ms, 0) == 0 && holder->yielded_ms == 0)
+        holder_log(holder, CT_LOG_INFO, "host %s asks another one to lead the rendezvous of job %s",
+                   holder->host, holder->limits.only_job);
+    holder->yielded_ms = now_ms;
+    end_event(holder);
+}
+
 void ct_holder_stop(struct ct_holder *holder, uint64_t now_ms)
 {
     if (holder->replica != NULL)

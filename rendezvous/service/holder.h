@@ -118,6 +118,13 @@ struct ct_holder_conn {
     char address[CT_REPLICA_ADDRESS_BYTES];
 };
 
+/* What a node that has left the job owes to the others as a holder of its record. */
+enum ct_holder_duty {
+    CT_HOLDER_FREE,   /* nothing: another one leads, or this one has waited for that long enough */
+    CT_HOLDER_YIELDS, /* ct_holder_yield: it leads, and the others can do without it */
+    CT_HOLDER_NEEDED, /* it leads, and they cannot; or it led, and nobody leads yet */
+};
+
 enum ct_holder_endpoint { CT_HOLDER_AWAY, CT_HOLDER_DIALS, CT_HOLDER_THERE };
 
 /* Its fields are private; tests read them. */
@@ -139,8 +146,10 @@ struct ct_holder {
     uint32_t election_ms, lease_ms;
     bool at_endpoint;
     bool stopped;
-    bool partial;    /* nodes may know of more than this record: it was a minority's */
-    uint64_t led_by; /* the last other leader; 0: none */
+    bool partial;        /* nodes may know of more than this record: it was a minority's */
+    uint64_t led_by;     /* the last other leader; 0: none */
+    uint64_t led_ms;     /* when it led last; 0: never */
+    uint64_t yielded_ms; /* when it asked another one to lead; 0: never */
     char address[CT_REPLICA_ADDRESS_BYTES]; /* where others reach it */
     enum ct_holder_endpoint endpoint;       /* its connection to where the job's nodes meet */
     bool endpoint_runs;                     /* ... told there that the job has had a round */
@@ -188,6 +197,10 @@ void ct_holder_begin(struct ct_holder *holder, uint64_t now_ms);
  * ct_holder_deinit may follow. A no-op before it has begun. */
 void ct_holder_stop(struct ct_holder *holder, uint64_t now_ms);
 
+/* Hand the lead to the best of the others, and go on as a holder; where ct_holder_duty says that
+ * it may. Another call is for a lead that was not taken. */
+void ct_holder_yield(struct ct_holder *holder, uint64_t now_ms);
+
 /* A connection is open. False: this server has too many. */
 bool ct_holder_opened(struct ct_holder *holder, uint64_t now_ms, struct ct_holder_conn *conn,
                       void *peer);
@@ -212,6 +225,10 @@ uint64_t ct_holder_deadline(const struct ct_holder *holder); /* UINT64_MAX: none
 /* ---- queries -------------------------------------------------------------------------------- */
 
 bool ct_holder_leads(const struct ct_holder *holder);
+
+/* May the process of a node that has left the job end? `text` says why not. */
+enum ct_holder_duty ct_holder_duty(struct ct_holder *holder, uint64_t now_ms, char *text,
+                                   size_t room);
 
 /* The highest generation that it knows as the leader; 0: none. For the HELLO at the endpoint. */
 uint64_t ct_holder_generation(const struct ct_holder *holder);

@@ -177,6 +177,7 @@ static void on_follow(void *context)
 
     if (holder->peers != NULL)
         holder_log(holder, CT_LOG_INFO, "this ctrund leads no longer");
+    holder->led_ms = holder->now_ms;
     if (holder->service != NULL)
         holder_drop_service(holder);
 }

@@ -4,6 +4,7 @@
  *   holder_lead.c       what the replica decides: the service comes and goes, its records are puts
  *   holder_voters.c     who holds the record, and who is told
  *   holder_founding.c   when it may lead without the others
+ *   holder_leave.c      when it may end, its node having left
  *   holder_peers.c      with peers, which are the same from start to end
  */
 #ifndef CT_RENDEZVOUS_SERVICE_HOLDER_STATE_H

@@ -4,6 +4,7 @@
 
 #include "base/str.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { ENDPOINT_RETRY_MS = 100 /* a ctrun that starts there is told soon enough */ };
@@ -160,6 +161,20 @@ struct ct_msg_offer ct_rdzv_server_follow(struct ct_rdzv_server *server,
 bool ct_rdzv_server_leads(const struct ct_rdzv_server *server)
 {
     return server->replica == NULL || ct_holder_leads(&server->replica->holder);
+}
+
+enum ct_holder_duty ct_rdzv_server_duty(struct ct_rdzv_server *server, char *text, size_t room)
+{
+    if (server->replica != NULL)
+        return ct_holder_duty(&server->replica->holder, ct_server_now_ms(server), text, room);
+    (void)snprintf(text, room, "no other host can hold the record of job %s", server->only_job);
+    return CT_HOLDER_NEEDED;
+}
+
+void ct_rdzv_server_yield(struct ct_rdzv_server *server)
+{
+    ct_holder_yield(&server->replica->holder, ct_server_now_ms(server));
+    ct_server_arm(server);
 }
 
 bool ct_rdzv_server_is_orphan(const struct ct_rdzv_server *server)

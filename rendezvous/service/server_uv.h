@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log/log.h"
+#include "rendezvous/service/holder.h"
 #include "wire/wire.h"
 
 #include <stddef.h>
@@ -78,6 +79,10 @@ void ct_rdzv_server_stop(struct ct_rdzv_server *server, void (*stopped)(void *co
 
 /* Does it serve? One without a replica always does. */
 bool ct_rdzv_server_leads(const struct ct_rdzv_server *server);
+
+/* See ct_holder_duty and ct_holder_yield. One without a replica is needed; `text` says why. */
+enum ct_holder_duty ct_rdzv_server_duty(struct ct_rdzv_server *server, char *text, size_t room);
+void ct_rdzv_server_yield(struct ct_rdzv_server *server);
 
 /* Are all who hold the record known to be dead, this server being none of them? */
 bool ct_rdzv_server_is_orphan(const struct ct_rdzv_server *server);

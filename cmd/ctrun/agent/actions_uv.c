@@ -393,6 +393,12 @@ static void do_report_drain_late(struct node *node, const struct agent_event *ev
                  (unsigned long long)node->core.settings.grace_ms);
 }
 
+static void do_yield(struct node *node, const struct agent_event *event)
+{
+    (void)event;
+    ct_rdzv_server_yield(node->host.server);
+}
+
 static void do_report_stays(struct node *node, const struct agent_event *event)
 {
     (void)event;

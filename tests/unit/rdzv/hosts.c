@@ -215,6 +215,11 @@ static void on_closed(void *context, const struct ct_rdzv_result *result)
     (void)result;
 }
 
+static void on_released(void *context)
+{
+    ((struct host *)context)->released = true;
+}
+
 static void on_link(void *context, bool connected, const char *why)
 {
     (void)context;
@@ -267,6 +272,7 @@ static void start_member(struct host *host)
         .on_revoke = on_revoke,
         .on_round = on_round,
         .on_closed = on_closed,
+        .on_released = on_released,
         .on_voters = on_voters,
         .is_orphan = is_orphan,
         .on_link = on_link,
@@ -305,6 +311,7 @@ void hosts_start(struct hosts *world, uint32_t index)
                    (unsigned)(1000 + host->life));
     host->dial_there_ms = UINT64_MAX;
     host->round = 0;
+    host->released = false;
     if (index == 0)
         start_holder(host, NULL);
     start_member(host);

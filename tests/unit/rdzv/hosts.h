@@ -59,6 +59,7 @@ struct host {
     struct link links[HOSTS_LINKS];
     size_t link_count;
     uint64_t round;                      /* the last that began here */
+    bool released;                       /* from the job */
     uint32_t told_count;                 /* VOTERS that came */
     uint64_t told_epoch;                 /* of the last */
     char told[CT_REPLICA_ADDRESS_BYTES]; /* its first address */
