@@ -75,6 +75,7 @@ void ct_holder_tick(struct ct_holder *holder, uint64_t now_ms)
         holder->changed = false;
         ct_replica_tick(holder->replica, now_ms);
         holder_go_on_without_silent(holder);
+        holder_ask_nodes(holder);
         holder_update_voters(holder);
     }
     end_event(holder);
@@ -96,6 +97,14 @@ void ct_holder_died(struct ct_holder *holder, uint64_t now_ms, uint64_t id)
     holder_go_on_without_dead(holder);
     if (holder->service != NULL)
         ct_service_node_died(holder->service, now_ms, id);
+    holder_update_voters(holder);
+    end_event(holder);
+}
+
+void ct_holder_nodes_known(struct ct_holder *holder, uint64_t now_ms, bool down, const char *text)
+{
+    begin_event(holder, now_ms);
+    holder_nodes_known(holder, down, text);
     holder_update_voters(holder);
     end_event(holder);
 }
@@ -222,6 +231,7 @@ static void receive_replica(struct ct_holder *holder, struct ct_holder_conn *con
         return;
     }
     conn->is_replica = true;
+    holder_note_host(holder, conn->id, hello->host);
     io->admit(io->context, conn->peer);
 }
 

@@ -68,6 +68,11 @@ struct ct_holder_io {
     void (*send_endpoint)(void *context, const struct ct_message *message);
     void (*leave_endpoint)(void *context); /* close it or give up dialling; nothing is reported */
 
+    /* Ask who manages the machines whether `hosts`, where the other holders run, and all other
+     * nodes of the job are down; ct_holder_nodes_known tells. May be NULL: there is nobody to ask.
+     */
+    void (*ask_nodes)(void *context, const char *const *hosts, size_t count);
+
     /* Of a replica with peers, see ct_replica_io. */
     ct_replica_keep_fn keep;
 
@@ -165,6 +170,12 @@ struct ct_holder {
     size_t voter_count;
     uint64_t reported_led_by; /* with peers: whom the log says that it follows; 0: nobody */
     uint64_t unled_ms;        /* since when nobody leads; 0: somebody does, or the log says so */
+    uint64_t ask_ms;          /* when nodes may be asked for again */
+    char nodes_text[128];     /* the last answer, while this one waits for all others */
+    struct {
+        uint64_t id;
+        char name[CT_RDZV_HOST_BYTES];
+    } hosts[CT_REPLICA_SERVERS];   /* of other holders, as they said; the last first */
     uint64_t dead[CT_HOLDER_DEAD]; /* ids of processes that are known to be dead, the last first */
     size_t dead_count;
 };
@@ -213,6 +224,10 @@ void ct_holder_closed(struct ct_holder *holder, uint64_t now_ms, struct ct_holde
 
 /* The process of replica `id` is known to be dead. */
 void ct_holder_died(struct ct_holder *holder, uint64_t now_ms, uint64_t id);
+
+/* What became of ask_nodes: all of them are `down`, which proves the other holders dead, or `text`
+ * says of which that is not known. */
+void ct_holder_nodes_known(struct ct_holder *holder, uint64_t now_ms, bool down, const char *text);
 
 /* The connection that dial_endpoint began is open; it was closed, or could not be had. */
 void ct_holder_endpoint_opened(struct ct_holder *holder, uint64_t now_ms);

@@ -48,6 +48,19 @@ static void io_want(void *context, const struct ct_replica_server *list, size_t 
     ct_replica_links_want(server->replica->links, list, count);
 }
 
+static void io_ask_nodes(void *context, const char *const *hosts, size_t count)
+{
+    const struct ct_server_replica *of = ((const struct ct_rdzv_server *)context)->replica;
+
+    of->ask_nodes(of->ask_context, hosts, count);
+}
+
+void ct_rdzv_server_nodes_known(struct ct_rdzv_server *server, bool down, const char *text)
+{
+    ct_holder_nodes_known(&server->replica->holder, ct_server_now_ms(server), down, text);
+    ct_server_arm(server);
+}
+
 static void on_died(void *context, uint64_t id)
 {
     struct ct_rdzv_server *server = context;
@@ -201,6 +214,7 @@ static int init_holder(struct ct_rdzv_server *server, const struct ct_rdzv_repli
         .dial_endpoint = io_dial_endpoint,
         .send_endpoint = io_send_endpoint,
         .leave_endpoint = io_leave_endpoint,
+        .ask_nodes = of->ask_nodes != NULL ? io_ask_nodes : NULL,
         .keep = ct_server_keep_of_holder,
         .log = io_log,
     };
@@ -291,6 +305,8 @@ int ct_server_replica_start(struct ct_rdzv_server *server,
         of->key = *key;
     if (from->peers != NULL)
         of->peers = *from->peers;
+    of->ask_nodes = from->ask_nodes;
+    of->ask_context = from->ask_context;
     (void)ct_str_copy(of->host, sizeof of->host, from->host);
     (void)ct_str_copy(of->job_endpoint, sizeof of->job_endpoint,
                       from->endpoint != NULL ? from->endpoint : "");

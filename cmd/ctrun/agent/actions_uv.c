@@ -447,6 +447,7 @@ static void do_close(struct node *node, const struct agent_event *event)
     watch_close(node->watch);
     inquiry_close(node->inquiry);
     health_close(node->health);
+    host_close(&node->host);
     store_close(node->store);
     ct_workers_free(node->workers, NULL, NULL);
     ct_console_close(node->console, NULL, NULL);
