@@ -3,27 +3,21 @@
 
 #include "base/assert.h"
 #include "base/bytes.h"
+#include "base/capture.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fs.h"
 
 #include <ctype.h>
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { THREADS_MAX = 64, FILE_BYTES = 8192 };
-
-extern char **environ;
 
 struct diagnosis {
     uv_work_t work;
@@ -130,68 +124,19 @@ static void print_threads(pid_t pid, struct ct_buf *to)
 
 /* ---- gdb ------------------------------------------------------------------------------------ */
 
-/* gdb in a process group of its own, its output on `output`; its pid, or -1. */
-static pid_t start_gdb(pid_t pid, int output)
+static void print_backtrace(pid_t pid, uint64_t deadline_ms, struct ct_buf *to)
 {
     char number[16], program[] = "gdb", batch[] = "--batch", quiet[] = "-nx", early[] = "-iex",
                      offline[] = "set debuginfod enabled off", p[] = "-p", ex[] = "-ex",
                      command[] = "thread apply all bt 64";
     char *argv[] = {program, batch, quiet, early, offline, p, number, ex, command, NULL};
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attributes;
-    pid_t gdb = -1;
 
     (void)snprintf(number, sizeof number, "%d", (int)pid);
-    (void)posix_spawn_file_actions_init(&files);
-    (void)posix_spawnattr_init(&attributes);
-    (void)posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    (void)posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
-    (void)posix_spawn_file_actions_adddup2(&files, output, STDERR_FILENO);
-    (void)posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-    if (posix_spawnp(&gdb, program, &files, &attributes, argv, environ) != 0)
-        gdb = -1;
-    (void)posix_spawnattr_destroy(&attributes);
-    (void)posix_spawn_file_actions_destroy(&files);
-    return gdb;
-}
-
-/* Read until the end, the limit of the buffer, or the deadline. Is this the end? */
-static bool read_all(int fd, uint64_t deadline_ms, struct ct_buf *to)
-{
-    char chunk[4096];
-
-    for (;;) {
-        uint64_t now_ms = ct_clock_mono_ms(&ct_clock_system);
-        struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
-
-        if (now_ms >= deadline_ms || poll(&poll_fd, 1, (int)(deadline_ms - now_ms)) <= 0)
-            return false;
-        ssize_t size = read(fd, chunk, sizeof chunk);
-        if (size <= 0)
-            return size == 0;
-        if (ct_buf_append(to, chunk, (size_t)size) != 0)
-            return false;
-    }
-}
-
-static void print_backtrace(pid_t pid, uint64_t deadline_ms, struct ct_buf *to)
-{
-    int ends[2];
-
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return;
-    pid_t gdb = start_gdb(pid, ends[1]);
-    (void)close(ends[1]);
-    if (gdb < 0) {
+    int rc = ct_capture(program, argv, deadline_ms, NULL, to);
+    if (rc == CT_ENOINPUT)
         (void)ct_buf_puts(to, "gdb is not installed: no backtrace\n");
-    } else {
-        if (!read_all(ends[0], deadline_ms, to))
-            (void)ct_buf_puts(to, "\ngdb was given up\n");
-        (void)kill(-gdb, SIGKILL);
-        (void)waitpid(gdb, NULL,
-                      0); /* or the agent, which waits for all children, has been faster */
-    }
-    (void)close(ends[0]);
+    else if (rc != 0)
+        (void)ct_buf_puts(to, "\ngdb was given up\n");
 }
 
 /* ---- on the pool, and back ------------------------------------------------------------------ */

@@ -540,6 +540,12 @@ uint64_t ct_replica_leader(const struct ct_replica *replica)
     return replica->leader;
 }
 
+bool ct_replica_is_led(const struct ct_replica *replica)
+{
+    return replica->role == REPLICA_FOLLOWER && replica->leader != 0 && replica->committed > 0 &&
+           replica_log_term(&replica->log, replica->committed) == replica->term;
+}
+
 bool ct_replica_server(const struct ct_replica *replica, size_t index,
                        struct ct_replica_server *ret_server)
 {

@@ -178,9 +178,15 @@ int ct_replica_put(struct ct_replica *replica, uint64_t now_ms, uint64_t number,
 int ct_replica_add(struct ct_replica *replica, uint64_t now_ms, uint64_t id, const char *address);
 int ct_replica_remove(struct ct_replica *replica, uint64_t now_ms, uint64_t id);
 
-/* Ask voter `id` (0: the one that holds most of the log) to take the lead. 0; CT_EFENCED when this
- * replica does not lead; CT_ENOTFOUND when there is no such voter. */
+/* Ask voter `id` (0: of those that answered within an election's time, else of all, the one that
+ * holds most of the log) to take the lead. 0; CT_EFENCED when this replica does not lead;
+ * CT_ENOTFOUND when there is no such voter. */
 int ct_replica_yield(struct ct_replica *replica, uint64_t now_ms, uint64_t id);
+
+/* May this leader go as soon as another one leads? Then so many of the other voters have answered
+ * what was sent within an election's time that they are a majority without it; of two, the other
+ * one has. */
+bool ct_replica_is_spare(struct ct_replica *replica, uint64_t now_ms);
 
 /* ---- queries ---- */
 
@@ -188,6 +194,9 @@ bool ct_replica_leads(const struct ct_replica *replica); /* from on_lead to on_f
 uint64_t ct_replica_term(const struct ct_replica *replica);
 uint64_t ct_replica_era(const struct ct_replica *replica);
 uint64_t ct_replica_leader(const struct ct_replica *replica); /* its id, 0: none is known */
+
+/* Does another one lead, whose map is complete as far as this replica knows? */
+bool ct_replica_is_led(const struct ct_replica *replica);
 
 /* The voters, as this replica knows them: number `index`; false beyond the last. */
 bool ct_replica_server(const struct ct_replica *replica, size_t index,

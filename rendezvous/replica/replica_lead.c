@@ -324,6 +324,37 @@ int ct_replica_remove(struct ct_replica *replica, uint64_t now_ms, uint64_t id)
     return 0;
 }
 
+/* Has it answered what was sent within an election's time, and lives as far as is known? */
+static bool is_recent(const struct ct_replica *replica, const struct replica_peer *peer)
+{
+    return peer->asked_ms != 0 && replica->now_ms < peer->asked_ms + replica->election_ms &&
+           !has_died(replica, peer->id);
+}
+
+bool ct_replica_is_spare(struct ct_replica *replica, uint64_t now_ms)
+{
+    struct replica_servers servers;
+    uint32_t recent = 0;
+
+    replica->now_ms = now_ms;
+    if (!replica->serves || replica->role != REPLICA_LEADER)
+        return false;
+    update_peers(replica, &servers);
+    for (uint32_t i = 0; i < replica->peer_count; i++)
+        recent += replica_servers_have(&servers, replica->peers[i].id) &&
+                  is_recent(replica, &replica->peers[i]);
+    return servers.count == 2 ? recent == 1 : 2 * recent > servers.count;
+}
+
+/* Is `peer` to lead rather than `best`? */
+static bool is_better(const struct ct_replica *replica, const struct replica_peer *peer,
+                      const struct replica_peer *best)
+{
+    if (best == NULL || is_recent(replica, peer) != is_recent(replica, best))
+        return best == NULL || is_recent(replica, peer);
+    return peer->match > best->match;
+}
+
 int ct_replica_yield(struct ct_replica *replica, uint64_t now_ms, uint64_t id)
 {
     struct replica_servers servers;
@@ -337,7 +368,7 @@ int ct_replica_yield(struct ct_replica *replica, uint64_t now_ms, uint64_t id)
         const struct replica_peer *peer = &replica->peers[i];
 
         if (replica_servers_have(&servers, peer->id) && (id == 0 || id == peer->id) &&
-            (!best || peer->match > best->match))
+            is_better(replica, peer, best))
             best = peer; /* what it lacks is on its way to it, before the order */
     }
     if (!best)

@@ -77,6 +77,7 @@ void ct_holder_tick(struct ct_holder *holder, uint64_t now_ms)
         holder_go_on_without_silent(holder);
         if (holder->peers == NULL && ct_replica_leader(holder->replica) == 0)
             holder_go_on_without_dead(holder); /* it waited for one that led */
+        holder_ask_nodes(holder);
         holder_update_voters(holder);
     }
     end_event(holder);
@@ -98,6 +99,14 @@ void ct_holder_died(struct ct_holder *holder, uint64_t now_ms, uint64_t id)
     holder_go_on_without_dead(holder);
     if (holder->service != NULL)
         ct_service_node_died(holder->service, now_ms, id);
+    holder_update_voters(holder);
+    end_event(holder);
+}
+
+void ct_holder_nodes_known(struct ct_holder *holder, uint64_t now_ms, bool down, const char *text)
+{
+    begin_event(holder, now_ms);
+    holder_nodes_known(holder, down, text);
     holder_update_voters(holder);
     end_event(holder);
 }
@@ -224,6 +233,7 @@ static void receive_replica(struct ct_holder *holder, struct ct_holder_conn *con
         return;
     }
     conn->is_replica = true;
+    holder_note_host(holder, conn->id, hello->host);
     io->admit(io->context, conn->peer);
 }
 
@@ -445,6 +455,16 @@ int ct_holder_follow(struct ct_holder *holder, uint64_t now_ms, const struct ct_
     if (holder->replica != NULL)
         end_event(holder);
     return rc;
+}
+
+void ct_holder_yield(struct ct_holder *holder, uint64_t now_ms)
+{
+    begin_event(holder, now_ms);
+    if (ct_replica_yield(holder->replica, now_ms, 0) == 0 && holder->yielded_ms == 0)
+        holder_log(holder, CT_LOG_INFO, "host %s asks another one to lead the rendezvous of job %s",
+                   holder->host, holder->limits.only_job);
+    holder->yielded_ms = now_ms;
+    end_event(holder);
 }
 
 void ct_holder_stop(struct ct_holder *holder, uint64_t now_ms)

@@ -68,6 +68,11 @@ struct ct_holder_io {
     void (*send_endpoint)(void *context, const struct ct_message *message);
     void (*leave_endpoint)(void *context); /* close it or give up dialling; nothing is reported */
 
+    /* Ask who manages the machines whether `hosts`, where the other holders run, and all other
+     * nodes of the job are down; ct_holder_nodes_known tells. May be NULL: there is nobody to ask.
+     */
+    void (*ask_nodes)(void *context, const char *const *hosts, size_t count);
+
     /* Of a replica with peers, see ct_replica_io. */
     ct_replica_keep_fn keep;
 
@@ -119,6 +124,13 @@ struct ct_holder_conn {
     char address[CT_REPLICA_ADDRESS_BYTES];
 };
 
+/* What a node that has left the job owes to the others as a holder of its record. */
+enum ct_holder_duty {
+    CT_HOLDER_FREE,   /* nothing: another one leads, or this one has waited for that long enough */
+    CT_HOLDER_YIELDS, /* ct_holder_yield: it leads, and the others can do without it */
+    CT_HOLDER_NEEDED, /* it leads, and they cannot; or it led, and nobody leads yet */
+};
+
 enum ct_holder_endpoint { CT_HOLDER_AWAY, CT_HOLDER_DIALS, CT_HOLDER_THERE };
 
 /* Its fields are private; tests read them. */
@@ -141,8 +153,10 @@ struct ct_holder {
     uint32_t election_ms, lease_ms;
     bool at_endpoint;
     bool stopped;
-    bool partial;    /* nodes may know of more than this record: it was a minority's */
-    uint64_t led_by; /* the last other leader; 0: none */
+    bool partial;        /* nodes may know of more than this record: it was a minority's */
+    uint64_t led_by;     /* the last other leader; 0: none */
+    uint64_t led_ms;     /* when it led last; 0: never */
+    uint64_t yielded_ms; /* when it asked another one to lead; 0: never */
     char address[CT_REPLICA_ADDRESS_BYTES]; /* where others reach it */
     enum ct_holder_endpoint endpoint;       /* its connection to where the job's nodes meet */
     bool endpoint_runs;                     /* ... told there that the job has had a round */
@@ -158,6 +172,12 @@ struct ct_holder {
     size_t voter_count;
     uint64_t reported_led_by; /* with peers: whom the log says that it follows; 0: nobody */
     uint64_t unled_ms;        /* since when nobody leads; 0: somebody does, or the log says so */
+    uint64_t ask_ms;          /* when nodes may be asked for again */
+    char nodes_text[128];     /* the last answer, while this one waits for all others */
+    struct {
+        uint64_t id;
+        char name[CT_RDZV_HOST_BYTES];
+    } hosts[CT_REPLICA_SERVERS];   /* of other holders, as they said; the last first */
     uint64_t dead[CT_HOLDER_DEAD]; /* ids of processes that are known to be dead, the last first */
     size_t dead_count;
 };
@@ -190,6 +210,10 @@ void ct_holder_begin(struct ct_holder *holder, uint64_t now_ms);
  * ct_holder_deinit may follow. A no-op before it has begun. */
 void ct_holder_stop(struct ct_holder *holder, uint64_t now_ms);
 
+/* Hand the lead to the best of the others, and go on as a holder; where ct_holder_duty says that
+ * it may. Another call is for a lead that was not taken. */
+void ct_holder_yield(struct ct_holder *holder, uint64_t now_ms);
+
 /* A connection is open. False: this server has too many. */
 bool ct_holder_opened(struct ct_holder *holder, uint64_t now_ms, struct ct_holder_conn *conn,
                       void *peer);
@@ -203,6 +227,10 @@ void ct_holder_closed(struct ct_holder *holder, uint64_t now_ms, struct ct_holde
 /* The process of replica `id` is known to be dead. */
 void ct_holder_died(struct ct_holder *holder, uint64_t now_ms, uint64_t id);
 
+/* What became of ask_nodes: all of them are `down`, which proves the other holders dead, or `text`
+ * says of which that is not known. */
+void ct_holder_nodes_known(struct ct_holder *holder, uint64_t now_ms, bool down, const char *text);
+
 /* The connection that dial_endpoint began is open; it was closed, or could not be had. */
 void ct_holder_endpoint_opened(struct ct_holder *holder, uint64_t now_ms);
 void ct_holder_endpoint_closed(struct ct_holder *holder, uint64_t now_ms);
@@ -214,6 +242,10 @@ uint64_t ct_holder_deadline(const struct ct_holder *holder); /* UINT64_MAX: none
 /* ---- queries -------------------------------------------------------------------------------- */
 
 bool ct_holder_leads(const struct ct_holder *holder);
+
+/* May the process of a node that has left the job end? `text` says why not. */
+enum ct_holder_duty ct_holder_duty(struct ct_holder *holder, uint64_t now_ms, char *text,
+                                   size_t room);
 
 /* The highest generation that it knows as the leader; 0: none. For the HELLO at the endpoint. */
 uint64_t ct_holder_generation(const struct ct_holder *holder);

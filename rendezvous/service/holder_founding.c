@@ -72,6 +72,11 @@ static int found_anew(struct ct_holder *holder, bool is_whole, const char *why)
     return hold_alone(holder, (ct_replica_era(holder->replica) >> 32) + 1);
 }
 
+int holder_go_on_alone(struct ct_holder *holder, const char *why)
+{
+    return found_anew(holder, false, why);
+}
+
 /* ---- deaths --------------------------------------------------------------------------------- */
 
 /* The ids of those who hold the record and are not known to be dead; how many hold it. */
@@ -96,7 +101,7 @@ bool ct_holder_is_orphan(const struct ct_holder *holder)
     return holder->peers == NULL && list_living(holder, ids, &living) > 0 && living == 0;
 }
 
-static bool votes(const struct ct_holder *holder)
+bool holder_votes(const struct ct_holder *holder)
 {
     struct ct_replica_server one;
 
@@ -136,7 +141,7 @@ static void go_on_in_minority(struct ct_holder *holder, const uint64_t *ids, siz
             (void)found_anew(holder, true, "no majority of the hosts that held it lives");
         return;
     }
-    if (!votes(holder) || is_led(holder, ids, living) ||
+    if (!holder_votes(holder) || is_led(holder, ids, living) ||
         !ct_replica_known_within(holder->replica, holder->now_ms, holder->lease_ms))
         return;
     if (living == 1) {
@@ -245,13 +250,13 @@ int holder_take_over(struct ct_holder *holder, const char *author, char *text, s
         holder->partial = true;
         ct_service_set_rebuild(holder->service, CT_RDZV_REBUILD_OF_ALL);
         holder_log(holder, CT_LOG_INFO, "host %s takes nodes of any round: %s", holder->host, why);
-    } else if (!votes(holder)) {
+    } else if (!holder_votes(holder)) {
         (void)snprintf(text, room,
                        "host %s does not hold the record of job %s: give this order on one that "
                        "does, or start ctrun at its endpoint and give it there",
                        holder->host, holder->limits.only_job);
         return CT_ENOTFOUND;
-    } else if (found_anew(holder, false, why) != 0) {
+    } else if (holder_go_on_alone(holder, why) != 0) {
         (void)snprintf(text, room, "no memory for the record");
         return CT_ENOMEM;
     }

@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 enum {
     RETRY_MS = 20,    /* until a node that was told to go elsewhere asks again */
@@ -55,6 +56,8 @@ static void describe(const struct ct_holder *holder, const struct ct_holder_vote
             job, voters->list[voters->list[0].id == holder->id].address);
     if (ct_holder_is_orphan(holder))
         holder_describe_orphan(holder, text, room);
+    else if (leader == 0 && holder->nodes_text[0] != '\0')
+        (void)snprintf(text + strlen(text), room - strlen(text), "; %s", holder->nodes_text);
 }
 
 void holder_refuse(const struct ct_holder *holder, struct ct_holder_conn *conn)
@@ -177,6 +180,7 @@ static void on_follow(void *context)
 
     if (holder->peers != NULL)
         holder_log(holder, CT_LOG_INFO, "this ctrund leads no longer");
+    holder->led_ms = holder->now_ms;
     if (holder->service != NULL)
         holder_drop_service(holder);
 }

@@ -4,6 +4,8 @@
  *   holder_lead.c       what the replica decides: the service comes and goes, its records are puts
  *   holder_voters.c     who holds the record, and who is told
  *   holder_founding.c   when it may lead without the others
+ *   holder_nodes.c      when who manages the machines knows that the others are dead
+ *   holder_leave.c      when it may end, its node having left
  *   holder_peers.c      with peers, which are the same from start to end
  */
 #ifndef CT_RENDEZVOUS_SERVICE_HOLDER_STATE_H
@@ -62,7 +64,22 @@ void holder_leave_endpoint(struct ct_holder *holder);
 /* Something may have changed: connect to the voters, tell who they are, change them. */
 void holder_update_voters(struct ct_holder *holder);
 
+/* ---- holder_nodes.c ---- */
+
+/* Another holder said where it runs. */
+void holder_note_host(struct ct_holder *holder, uint64_t id, const char *host);
+
+/* Ask whether the nodes of the others are down, when that is worth a question; the answer. */
+void holder_ask_nodes(struct ct_holder *holder);
+void holder_nodes_known(struct ct_holder *holder, bool down, const char *text);
+
 /* ---- holder_founding.c ---- */
+
+/* Is it one of those who hold the record, as far as it knows? */
+bool holder_votes(const struct ct_holder *holder);
+
+/* This host goes on with what it has, although others may know of more. 0 or CT_ENOMEM. */
+int holder_go_on_alone(struct ct_holder *holder, const char *why);
 
 uint64_t holder_epoch(const struct ct_holder *holder); /* of a service, should it lead */
 

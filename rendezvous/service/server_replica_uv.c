@@ -4,6 +4,7 @@
 
 #include "base/str.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { ENDPOINT_RETRY_MS = 100 /* a ctrun that starts there is told soon enough */ };
@@ -45,6 +46,19 @@ static void io_want(void *context, const struct ct_replica_server *list, size_t 
     const struct ct_rdzv_server *server = context;
 
     ct_replica_links_want(server->replica->links, list, count);
+}
+
+static void io_ask_nodes(void *context, const char *const *hosts, size_t count)
+{
+    const struct ct_server_replica *of = ((const struct ct_rdzv_server *)context)->replica;
+
+    of->ask_nodes(of->ask_context, hosts, count);
+}
+
+void ct_rdzv_server_nodes_known(struct ct_rdzv_server *server, bool down, const char *text)
+{
+    ct_holder_nodes_known(&server->replica->holder, ct_server_now_ms(server), down, text);
+    ct_server_arm(server);
 }
 
 static void on_died(void *context, uint64_t id)
@@ -162,6 +176,20 @@ bool ct_rdzv_server_leads(const struct ct_rdzv_server *server)
     return server->replica == NULL || ct_holder_leads(&server->replica->holder);
 }
 
+enum ct_holder_duty ct_rdzv_server_duty(struct ct_rdzv_server *server, char *text, size_t room)
+{
+    if (server->replica != NULL)
+        return ct_holder_duty(&server->replica->holder, ct_server_now_ms(server), text, room);
+    (void)snprintf(text, room, "no other host can hold the record of job %s", server->only_job);
+    return CT_HOLDER_NEEDED;
+}
+
+void ct_rdzv_server_yield(struct ct_rdzv_server *server)
+{
+    ct_holder_yield(&server->replica->holder, ct_server_now_ms(server));
+    ct_server_arm(server);
+}
+
 bool ct_rdzv_server_is_orphan(const struct ct_rdzv_server *server)
 {
     return server->replica != NULL && ct_holder_is_orphan(&server->replica->holder);
@@ -186,6 +214,7 @@ static int init_holder(struct ct_rdzv_server *server, const struct ct_rdzv_repli
         .dial_endpoint = io_dial_endpoint,
         .send_endpoint = io_send_endpoint,
         .leave_endpoint = io_leave_endpoint,
+        .ask_nodes = of->ask_nodes != NULL ? io_ask_nodes : NULL,
         .keep = ct_server_keep_of_holder,
         .log = io_log,
     };
@@ -276,6 +305,8 @@ int ct_server_replica_start(struct ct_rdzv_server *server,
         of->key = *key;
     if (from->peers != NULL)
         of->peers = *from->peers;
+    of->ask_nodes = from->ask_nodes;
+    of->ask_context = from->ask_context;
     (void)ct_str_copy(of->host, sizeof of->host, from->host);
     (void)ct_str_copy(of->job_endpoint, sizeof of->job_endpoint,
                       from->endpoint != NULL ? from->endpoint : "");

@@ -32,6 +32,8 @@ struct ct_server_replica {
     char host[CT_RDZV_HOST_BYTES];
     struct ct_key key;
     bool has_key;
+    void (*ask_nodes)(void *context, const char *const *hosts, size_t count); /* NULL: nobody */
+    void *ask_context;
 };
 
 /* A connection's user pointer is the server until it is open, then its peer; both begin with the

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log/log.h"
+#include "rendezvous/service/holder.h"
 #include "wire/wire.h"
 
 #include <stddef.h>
@@ -33,6 +34,11 @@ struct ct_rdzv_replica_options {
     uint32_t lease_ms;    /* of the job's nodes */
     const struct ct_msg_voters
         *voters; /* who holds the record; NULL: nobody yet, this one founds it */
+
+    /* Of ct_holder_io, with their own context; ct_rdzv_server_nodes_known answers. NULL: nobody can
+     * be asked. */
+    void (*ask_nodes)(void *context, const char *const *hosts, size_t count);
+    void *ask_context;
 
     /* With the same others from start to end, and a journal: the record is of all jobs. Then
      * `host`, `listener` and `lease_ms` count besides. NULL: none; copied */
@@ -78,6 +84,13 @@ void ct_rdzv_server_stop(struct ct_rdzv_server *server, void (*stopped)(void *co
 
 /* Does it serve? One without a replica always does. */
 bool ct_rdzv_server_leads(const struct ct_rdzv_server *server);
+
+/* See ct_holder_nodes_known; for servers with a replica. */
+void ct_rdzv_server_nodes_known(struct ct_rdzv_server *server, bool down, const char *text);
+
+/* See ct_holder_duty and ct_holder_yield. One without a replica is needed; `text` says why. */
+enum ct_holder_duty ct_rdzv_server_duty(struct ct_rdzv_server *server, char *text, size_t room);
+void ct_rdzv_server_yield(struct ct_rdzv_server *server);
 
 /* Are all who hold the record known to be dead, this server being none of them? */
 bool ct_rdzv_server_is_orphan(const struct ct_rdzv_server *server);

@@ -140,6 +140,9 @@ size_t ct_service_jobs(const struct ct_service *service);
 size_t ct_service_running(const struct ct_service *service); /* not over, and with nodes */
 size_t ct_service_links(const struct ct_service *service);
 
+/* Return whether no job is on its way into a round or to its end. */
+bool ct_service_is_settled(const struct ct_service *service);
+
 /* Append one line a job: its phase, what it waits for, and its progress. */
 void ct_service_describe(const struct ct_service *service, struct ct_buf *out);
 

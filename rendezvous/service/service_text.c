@@ -39,6 +39,19 @@ size_t ct_service_links(const struct ct_service *service)
     return service->link_count;
 }
 
+bool ct_service_is_settled(const struct ct_service *service)
+{
+    bool is_settled = true;
+
+    for (const struct ct_service_job *job = service->jobs; job != NULL; job = job->next) {
+        enum ct_rdzv_phase phase = ct_rdzv_phase(job->core);
+
+        is_settled = is_settled && (phase == CT_RDZV_LOBBY || phase == CT_RDZV_PAUSED ||
+                                    phase == CT_RDZV_RUNNING || phase == CT_RDZV_CLOSED);
+    }
+    return is_settled;
+}
+
 void ct_service_describe(const struct ct_service *service, struct ct_buf *out)
 {
     for (const struct ct_service_job *job = service->jobs; job != NULL; job = job->next) {

@@ -228,6 +228,20 @@ void sim_host_stop(struct sim *sim, uint32_t index)
     sim_host_end(sim, index);
 }
 
+void sim_host_yield(struct sim *sim, uint32_t index)
+{
+    ct_holder_yield(&sim->hosts[index].holder, local_ms(&sim->hosts[index]));
+    sim_host_after(sim, index);
+}
+
+enum ct_holder_duty sim_host_duty(struct sim *sim, uint32_t index)
+{
+    struct sim_host *host = &sim->hosts[index];
+    char why[256];
+    return host->holds ? ct_holder_duty(&host->holder, local_ms(host), why, sizeof(why))
+                       : CT_HOLDER_FREE;
+}
+
 void sim_host_after(struct sim *sim, uint32_t index)
 {
     struct sim_host *host = &sim->hosts[index];

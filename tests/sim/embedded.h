@@ -95,6 +95,12 @@ struct conn;
 void sim_host_start(struct sim *sim, uint32_t index);
 void sim_host_end(struct sim *sim, uint32_t index);
 
+/* The agent has left, and others can do without its holder: it asks one of them to lead. */
+void sim_host_yield(struct sim *sim, uint32_t index);
+
+/* What the holder owes to the others when its node has left. */
+enum ct_holder_duty sim_host_duty(struct sim *sim, uint32_t index);
+
 /* The agent has ended: others may take the lead. */
 void sim_host_stop(struct sim *sim, uint32_t index);
 void sim_host_tick(struct sim *sim, uint32_t index);

@@ -21,18 +21,24 @@ enum {
 
 /* ---- nodes without workers ---- */
 
-/* It was released, and its job needs the rendezvous that it has. */
-static bool stays(const struct sim *sim, const struct sim_node *node)
-{
-    const struct sim_host *host = &sim->hosts[node->index];
-    return node->core.life == AGENT_HOSTING && node->core.released && host->holds &&
-           ct_holder_leads(&host->holder);
-}
-
 /* It holds another record, which cannot go on, or has not begun: it waits for an operator. */
 static bool is_stuck(const struct sim *sim, const struct sim_node *node)
 {
     return sim->embedded && agreement_is_behind(sim, node->index);
+}
+
+/* It was released, leads, and no other node can hold the record: it stays. */
+static bool is_needed(const struct sim *sim, const struct sim_node *node)
+{
+    const struct sim_host *host = &sim->hosts[node->index];
+    if (node->core.life != AGENT_HOSTING || !node->core.released || !host->holds ||
+        !ct_holder_leads(&host->holder))
+        return false;
+    for (uint32_t i = 0; i < sim->node_count; i++)
+        if (i != node->index && sim->processes[sim_process(i)].alive &&
+            !is_stuck(sim, &sim->nodes[i]))
+            return false;
+    return true;
 }
 
 static uint32_t count_idle(const struct sim *sim)
@@ -40,7 +46,7 @@ static uint32_t count_idle(const struct sim *sim)
     uint32_t count = 0;
     for (uint32_t i = 0; i < sim->node_count; i++)
         count += sim->processes[sim_process(i)].alive &&
-                 (stays(sim, &sim->nodes[i]) || is_stuck(sim, &sim->nodes[i]));
+                 (is_needed(sim, &sim->nodes[i]) || is_stuck(sim, &sim->nodes[i]));
     return count;
 }
 
@@ -269,7 +275,7 @@ static void check_ends(struct sim *sim, const struct sim_node *node)
 {
     uint64_t most_ms = 4 * (uint64_t)sim->params.prepare_ms + sim->params.lease_ms + ENDS_MS;
     if (node->ends_ms > 0 && sim->now > CT_MAX(node->ends_ms, sim->faults_ms) + most_ms &&
-        node->core.life != AGENT_DRAINING && !stays(sim, node))
+        node->core.life != AGENT_DRAINING && !is_needed(sim, node))
         sim_fail(sim, "A4: %s is %s for %" PRIu64 " ms", node->host,
                  agent_life_name(node->core.life), sim->now - node->ends_ms);
 }

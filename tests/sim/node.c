@@ -47,12 +47,15 @@ void sim_node_feed(struct sim *sim, uint32_t index, const struct agent_event *ev
 {
     struct sim_node *node = &sim->nodes[index];
     const struct sim_daemon *daemon = &sim->daemons[sim_process(index)]; /* embedded */
+    enum ct_holder_duty duty = sim->embedded ? sim_host_duty(sim, index) : CT_HOLDER_FREE;
     const struct agent_view view = {
         .now_ms = sim_local_ms(sim, sim_process(index)),
         .running = node->running,
         .stopping = node->stopping,
         .alive = node->alive,
         .hosts = sim->hosts[index].holds,
+        .can_yield = duty == CT_HOLDER_YIELDS,
+        .unserved = duty == CT_HOLDER_NEEDED && sim_job(daemon) == NULL,
         .jobs = sim_job(daemon) != NULL ? ct_service_running(daemon->service) : 0,
         .links = sim_job(daemon) != NULL ? ct_service_links(daemon->service) : 0,
     };

@@ -389,6 +389,9 @@ static void do_end(struct sim *sim, uint32_t index, enum agent_action action)
             sim_fail(sim, "A4: %s ends before its workers", node->host);
         later(sim, index, sim->disk.full > 0 ? node->core.settings.grace_ms : 5, AGENT_ON_FLUSHED);
         break;
+    case AGENT_DO_YIELD:
+        sim_host_yield(sim, index);
+        break;
     case AGENT_DO_STOP_SERVER:
         sim_host_stop(sim, index);
         later(sim, index, 1, AGENT_ON_SERVER_STOPPED);

@@ -393,6 +393,12 @@ static void do_report_drain_late(struct node *node, const struct agent_event *ev
                  (unsigned long long)node->core.settings.grace_ms);
 }
 
+static void do_yield(struct node *node, const struct agent_event *event)
+{
+    (void)event;
+    ct_rdzv_server_yield(node->host.server);
+}
+
 static void do_report_stays(struct node *node, const struct agent_event *event)
 {
     (void)event;
@@ -441,6 +447,7 @@ static void do_close(struct node *node, const struct agent_event *event)
     watch_close(node->watch);
     inquiry_close(node->inquiry);
     health_close(node->health);
+    host_close(&node->host);
     store_close(node->store);
     ct_workers_free(node->workers, NULL, NULL);
     ct_console_close(node->console, NULL, NULL);

@@ -267,12 +267,14 @@ static void report_losses(const struct ct_output_losses *losses, const struct ct
                  losses->count == 1 ? "" : "; the others likewise");
 }
 
-static const char stays[] =
-    "this node's workers left; it stays as the rendezvous until the job ends";
-
 void show_staying(struct node *node)
 {
-    ct_log_event(&node->log, CT_LOG_INFO, "stays", "%s", stays);
+    char why[256];
+
+    (void)ct_rdzv_server_duty(node->host.server, why, sizeof why);
+    ct_log_event(&node->log, CT_LOG_INFO, "stays",
+                 "this node stays as the rendezvous of the job, which goes on%s%s",
+                 why[0] != '\0' ? ": " : "", why);
 }
 
 void show_still_needed(struct node *node, int signal)
@@ -346,7 +348,7 @@ void show_end(struct node *node)
         report_stop(node);
     else if (node->report.error.code != 0)
         ct_log_event(&node->log, CT_LOG_ERROR, "failed", "%s", node->report.error.text);
-    else if (node->core.released && !host_leads(&node->host)) /* else show_staying says it */
+    else if (node->core.released)
         ct_log_event(&node->log, CT_LOG_INFO, "released", "%s", after_release(node));
     else if (node->report.result.code == CT_ECLOSED || node->report.result.code == CT_EREQUEUE)
         /* by its user, from another node */

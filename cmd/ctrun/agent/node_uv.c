@@ -22,6 +22,7 @@ static struct agent_view view_of(struct node *node)
         .alive = node->alive,
         .hosts = node->host.server != NULL,
     };
+    char why[256];
 
     if (node->workers != NULL) {
         view.running = ct_workers_running(node->workers);
@@ -33,6 +34,10 @@ static struct agent_view view_of(struct node *node)
         view.pipe_broken = ct_console_broken(node->console, CT_CONSOLE_OUT) ||
                            ct_console_broken(node->console, CT_CONSOLE_ERR);
     if (view.hosts && agent_core_is_ending(&node->core)) {
+        enum ct_holder_duty duty = ct_rdzv_server_duty(node->host.server, why, sizeof why);
+
+        view.can_yield = duty == CT_HOLDER_YIELDS;
+        view.unserved = duty == CT_HOLDER_NEEDED && !host_leads(&node->host);
         view.jobs = ct_rdzv_server_running(node->host.server);
         view.links = ct_rdzv_server_links(node->host.server);
     }

@@ -233,6 +233,55 @@ Test(leader, one_of_two_nodes_goes_on_when_the_host_of_the_rendezvous_is_killed)
     cr_assert_lt(next, 2000, "the next step came after %.0f ms", next);
 }
 
+/* ---- the one that leads leaves -------------------------------------------------------------- */
+
+static void drain_host(void)
+{
+    const char *const argv[] = {
+        proc_program("ctrun"), "drain", "host0", "--rdzv_endpoint", "10.78.0.1:29400", "--key_file",
+        e2e_in_folder("key"),  NULL};
+    struct proc order;
+
+    cluster_start(&order, 0, argv);
+    cr_assert_eq(proc_finish(&order, 20), 0, "%s", ct_buf_str(&order.text));
+    proc_free(&order);
+}
+
+/* The host of the rendezvous ends after its drain, and the others go on with one round more. */
+static void leave_and_go_on(int nodes, const char *count, bool by_order)
+{
+    struct drill_job job = {.nodes = count, .lease = "5s"};
+    pid_t workers[MOST];
+    start_training(nodes, &job, workers);
+    if (by_order) {
+        drain_host();
+    } else {
+        cr_assert_eq(kill(drill_proc(0)->pid, SIGTERM), 0);
+    }
+    double since = proc_now_s();
+    cr_assert_eq(fleet_finish(0, 20), by_order ? 0 : 128 + SIGTERM, "%s",
+                 ct_buf_str(&drill_proc(0)->text));
+    cr_log_info("the host ended after %.0f ms", drill_ms(since));
+    e2e_said(drill_proc(0), "host host0 asks another one to lead the rendezvous");
+    e2e_said(drill_proc(0), "this node left, the job continues");
+    e2e_not_said(drill_proc(0), "stays as the rendezvous");
+    fleet_wait_step(&run, fleet_step(&run) + 20, 20);
+    expect_same_workers(workers, nodes);
+    finish(1, nodes);
+    for (int i = 1; i < nodes; i++)
+        e2e_not_said(drill_proc(i), " g3");
+}
+
+Test(leader, a_host_of_three_that_is_drained_hands_the_rendezvous_over_and_ends)
+{
+    leave_and_go_on(NODES, "2:3", true);
+}
+
+Test(leader, a_host_of_two_that_is_told_to_end_hands_the_rendezvous_over)
+{
+    leave_and_go_on(2, "1:2", false);
+}
+
 /* ---- no majority is left -------------------------------------------------------------------- */
 
 Test(leader, the_last_of_three_goes_on_when_the_host_and_another_are_killed_at_once)

@@ -54,14 +54,7 @@ static struct {
 
 /* ---- commands ---- */
 
-static int run_words(const char *const words[])
-{
-    proc_free(&slurm.command);
-    cluster_start(&slurm.command, 0, words);
-    return proc_finish(&slurm.command, 30);
-}
-
-static int run_list(const char *name, const char *first, va_list rest)
+static void start_list(struct proc *proc, const char *name, const char *first, va_list rest)
 {
     const char *words[32] = {"sh", "-c", "mount --bind hosts /etc/hosts && exec \"$@\"", "sh",
                              name};
@@ -71,7 +64,23 @@ static int run_list(const char *name, const char *first, va_list rest)
         cr_assert_lt(count + 1, CT_COUNT(words));
         words[count++] = word;
     }
-    return run_words(words);
+    cluster_start(proc, 0, words);
+}
+
+void slurm_start(struct proc *proc, const char *first, ...)
+{
+    va_list rest;
+
+    va_start(rest, first);
+    start_list(proc, first, va_arg(rest, const char *), rest);
+    va_end(rest);
+}
+
+static int run_list(const char *name, const char *first, va_list rest)
+{
+    proc_free(&slurm.command);
+    start_list(&slurm.command, name, first, rest);
+    return proc_finish(&slurm.command, 30);
 }
 
 int slurm_command(const char *first, ...)

@@ -23,6 +23,10 @@ void slurm_down(void);
 int slurm_command(const char *first, ...) __attribute__((sentinel));
 const char *slurm_said(void);
 
+/* Start one in the same way, which goes on. */
+struct proc;
+void slurm_start(struct proc *proc, const char *first, ...) __attribute__((sentinel));
+
 /* sbatch with these words: the job's number. */
 int slurm_submit(const char *first, ...) __attribute__((sentinel));
 

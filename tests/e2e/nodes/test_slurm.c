@@ -1,5 +1,6 @@
 /* ctrun under a real Slurm: each batch file of scripts/slurm, lost nodes, jobs queued again. What
  * ctrun makes of Slurm's variables is in test_slurm_env.c. */
+#include "cluster.h"
 #include "e2e.h"
 #include "slurm_cluster.h"
 #include "speech.h"
@@ -151,6 +152,26 @@ Test(slurm, a_lost_node_of_an_elastic_job_that_is_not_killed_is_survived)
     expect_output(output_of(job), "node was lost");
     expect_output(output_of(job), "step 225/225");
     cr_assert_str_eq(slurm_field(job, "Restarts"), "0");
+}
+
+/* Cut off before it loses power, it is silent: no kernel refuses anything. Slurm finds out. */
+Test(slurm, of_two_nodes_the_one_that_is_left_goes_on_when_slurm_reports_the_other_down)
+{
+    struct proc step;
+
+    slurm_up(2);
+    slurm_start(&step, "srun", "--nodes=2", "--ntasks-per-node=1", "--no-kill", "--wait=0",
+                "--kill-on-bad-exit=0", "--label", "ctrun", "--nnodes=1:2", "--max_restarts=10",
+                "--nproc_per_node=1", "--lease=2s", "--log.level=debug", digits(),
+                "--train.epochs=10", "--model.hidden=512,512", NULL);
+    (void)proc_wait_text(&step, "is held by 2 hosts", 60);
+    (void)proc_wait_text(&step, "epoch 1/", 60);
+    cluster_cut(1);
+    slurm_lose(1);
+    (void)proc_wait_text(&step, "; Slurm does not report node host1 down (", 60);
+    (void)proc_wait_text(&step, "alone: Slurm reports the nodes of all others down", 60);
+    (void)proc_wait_text(&step, "step 450/450", 60);
+    proc_free(&step);
 }
 
 struct wanted_count {

@@ -346,11 +346,35 @@ Test(agent_end, a_released_host_stays_until_the_job_is_over_and_a_signal_warns_f
     (void)happens(AGENT_ON_DRAIN);
     (void)happens(AGENT_ON_RELEASED);
     end_as_host();
-    desk_expect(happens(AGENT_ON_FLUSHED), "flushed: REPORT, status 0, REPORT_STAYS");
+    desk_expect(happens(AGENT_ON_FLUSHED), "flushed: REPORT, status 0");
+    desk_expect(desk_wait(&desk, 100), "tick");
+    desk.view.now_ms += 900;
+    desk_expect(happens(AGENT_ON_TICK), "tick: REPORT_STAYS");
     desk_expect(desk_wait(&desk, 100), "tick");
     desk_expect(desk_signal(&desk, AGENT_SIGTERM), "signal 15: REPORT_NEEDED");
     cr_assert_eq(desk.core.life, AGENT_HOSTING);
     desk_expect(desk_signal(&desk, AGENT_SIGTERM), "signal 15: KILL, STOP_SERVER");
+}
+
+Test(agent_end, a_released_host_asks_another_to_serve_and_ends_when_one_does, .init = open_elastic)
+{
+    desk_run(&desk);
+    desk.view.hosts = true;
+    desk.view.jobs = 1;
+    (void)happens(AGENT_ON_DRAIN);
+    (void)happens(AGENT_ON_RELEASED);
+    end_as_host();
+    desk_expect(happens(AGENT_ON_FLUSHED), "flushed: REPORT, status 0");
+    desk.view.can_yield = true;
+    desk_expect(desk_wait(&desk, 100), "tick: YIELD");
+    desk.view.can_yield = false;
+    desk.view.jobs = 0;
+    desk.view.unserved = true;
+    desk_expect(desk_wait(&desk, 100), "tick");
+    cr_assert_eq(desk.core.life, AGENT_HOSTING, "nobody serves the job yet");
+    desk.view.unserved = false;
+    desk_expect(desk_wait(&desk, 100), "tick: STOP_SERVER");
+    desk_expect(happens(AGENT_ON_SERVER_STOPPED), "server stopped: CLOSE");
 }
 
 /* ---- publications --------------------------------------------------------------------------- */

@@ -100,6 +100,15 @@ static void io_leave_endpoint(void *context)
     host->dial_there_ms = UINT64_MAX;
 }
 
+static void io_ask_nodes(void *context, const char *const *hosts, size_t count)
+{
+    struct host *host = context;
+
+    host->asked++;
+    host->asked_count = count;
+    (void)ct_str_copy(host->asked_host, sizeof host->asked_host, hosts[0]);
+}
+
 static void io_log(void *context, enum ct_log_level level, const char *sentence)
 {
     const struct host *host = context;
@@ -124,6 +133,7 @@ static void start_holder(struct host *host, const struct ct_msg_voters *voters)
         .dial_endpoint = io_dial_endpoint,
         .send_endpoint = io_send_endpoint,
         .leave_endpoint = io_leave_endpoint,
+        .ask_nodes = io_ask_nodes,
         .log = io_log,
     };
     const struct ct_service_limits limits = {.own = host->id, .only_job = "job"};
@@ -215,6 +225,11 @@ static void on_closed(void *context, const struct ct_rdzv_result *result)
     (void)result;
 }
 
+static void on_released(void *context)
+{
+    ((struct host *)context)->released = true;
+}
+
 static void on_link(void *context, bool connected, const char *why)
 {
     (void)context;
@@ -267,6 +282,7 @@ static void start_member(struct host *host)
         .on_revoke = on_revoke,
         .on_round = on_round,
         .on_closed = on_closed,
+        .on_released = on_released,
         .on_voters = on_voters,
         .is_orphan = is_orphan,
         .on_link = on_link,
@@ -305,6 +321,8 @@ void hosts_start(struct hosts *world, uint32_t index)
                    (unsigned)(1000 + host->life));
     host->dial_there_ms = UINT64_MAX;
     host->round = 0;
+    host->released = false;
+    host->asked = 0;
     if (index == 0)
         start_holder(host, NULL);
     start_member(host);

@@ -59,6 +59,10 @@ struct host {
     struct link links[HOSTS_LINKS];
     size_t link_count;
     uint64_t round;                      /* the last that began here */
+    uint32_t asked;                      /* how often whether nodes are down ... */
+    size_t asked_count;                  /* ... so many at the last time ... */
+    char asked_host[16];                 /* ... of which this is the first */
+    bool released;                       /* from the job */
     uint32_t told_count;                 /* VOTERS that came */
     uint64_t told_epoch;                 /* of the last */
     char told[CT_REPLICA_ADDRESS_BYTES]; /* its first address */

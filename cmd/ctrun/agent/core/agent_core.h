@@ -113,6 +113,8 @@ struct agent_view {
     bool stopping;     /* they are being ended */
     const bool *alive; /* of each slot: its worker runs */
     bool hosts;        /* the rendezvous runs in this process ... */
+    bool can_yield;    /* ... and another node can serve instead */
+    bool unserved;     /* ... did serve, and no other does yet */
     size_t jobs;       /* ... with so many jobs that are not over */
     size_t links;      /* ... and so many connections of others */
     bool pipe_broken;  /* who read ctrun's output has gone */
@@ -191,7 +193,9 @@ struct agent_core {
     /* the end */
     bool released;              /* from a job that goes on */
     bool was_alone;             /* the only node then */
-    bool stays;                 /* as that job's rendezvous */
+    bool stays;                 /* as that job's rendezvous ... */
+    bool stays_reported;        /* ... for so long that it was said */
+    uint64_t stays_ms;          /* ... since then */
     bool warned;                /* what another signal would cost */
     uint64_t closed_generation; /* the job's last round; 0: not closed */
     int result_status, result_code, error_code;

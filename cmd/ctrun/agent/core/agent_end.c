@@ -10,7 +10,8 @@ enum {
     STOP_ANSWER_MS = 500, /* how long a stop waits for the rendezvous to agree */
     LEFT_MS = 200,        /* what a worker that has left has sent arrives within so long */
     WAIT_POLL_MS = 5,     /* how often to look whether other nodes have left */
-    STAY_POLL_MS = 100,   /* how often, whether a job that went on is over */
+    STAY_POLL_MS = 100,   /* how often, whether a job that went on is over, or can do without it */
+    STAYS_MS = 1000,      /* a job that needs it for longer is worth a line */
     SIGNALS = 64,
 };
 
@@ -389,6 +390,23 @@ void agent_on_flushed(struct agent_turn *turn)
     agent_do(turn, AGENT_DO_CLOSE);
 }
 
+/* The job goes on and needs the rendezvous here. */
+static void stay(struct agent_turn *turn)
+{
+    struct agent_core *core = turn->core;
+    uint64_t now_ms = turn->view->now_ms;
+
+    if (!core->stays)
+        core->stays_ms = now_ms;
+    core->stays = true;
+    core->ended_ms = now_ms; /* the others' time to leave begins later */
+    core->poll_ms = now_ms + STAY_POLL_MS;
+    if (core->stays_reported || now_ms < core->stays_ms + STAYS_MS)
+        return;
+    core->stays_reported = true;
+    agent_do(turn, AGENT_DO_REPORT_STAYS);
+}
+
 /* Other nodes may still need the rendezvous here (host_end.h). */
 static void host(struct agent_turn *turn)
 {
@@ -397,18 +415,20 @@ static void host(struct agent_turn *turn)
         .alone = core->settings.alone,
         .forced = core->forced,
         .released = core->released,
+        .can_yield = turn->view->can_yield,
+        .unserved = turn->view->unserved,
         .jobs = turn->view->jobs,
         .links = turn->view->links,
         .waited_ms = turn->view->now_ms - core->ended_ms,
     };
 
     switch (ct_host_next(&view)) {
+    case CT_HOST_YIELD:
+        agent_do(turn, AGENT_DO_YIELD);
+        stay(turn);
+        break;
     case CT_HOST_STAY:
-        core->ended_ms = turn->view->now_ms; /* the others' time to leave begins later */
-        core->poll_ms = turn->view->now_ms + STAY_POLL_MS;
-        if (!core->stays)
-            agent_do(turn, AGENT_DO_REPORT_STAYS);
-        core->stays = true;
+        stay(turn);
         break;
     case CT_HOST_WAIT:
         core->poll_ms = turn->view->now_ms + WAIT_POLL_MS;

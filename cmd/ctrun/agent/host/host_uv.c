@@ -110,6 +110,62 @@ static struct ct_rdzv_server_options options_of(const struct host *host, const s
     };
 }
 
+/* ---- Slurm's word about other nodes ---------------------------------------------------------- */
+
+/* A holder of the record runs on each of these; names are those that Slurm gives its nodes. */
+static void ask_nodes(void *context, const char *const *hosts, size_t count)
+{
+    const struct host *host = context;
+    const struct ct_slurm *allocation = host->allocation;
+    size_t known = 0;
+
+    for (size_t i = 0; i < count; i++)
+        for (uint32_t k = 0; k < allocation->nodes; k++)
+            known += strcmp(hosts[i], allocation->hosts[k]) == 0;
+    if (known == count)
+        ct_scontrol_ask(host->slurm);
+}
+
+static void on_answered(void *context, bool down, const char *why)
+{
+    const struct host *host = context;
+
+    if (host->server != NULL && host->replicated)
+        ct_rdzv_server_nodes_known(host->server, down, why);
+}
+
+/* Slurm knows about the job's nodes where all of them are tasks of one step: the job has the step's
+ * name, then. */
+static void find_slurm(struct host *host, uv_loop_t *loop, const struct job *job)
+{
+    const struct ct_slurm *slurm = job->slurm;
+    const char **others;
+    size_t count = 0;
+
+    if (slurm == NULL || slurm->place != CT_SLURM_TASK || slurm->hosts == NULL ||
+        slurm->nodes < 2 || slurm->nodes > SLURM_NODES ||
+        ct_config_origin(&job->cfg, &job->cfg.launch.rdzv_id)->layer != CT_CONFIG_PRESET)
+        return;
+    others = host->others;
+    for (uint32_t i = 0; i < slurm->nodes; i++)
+        if (i != slurm->node_rank)
+            others[count++] = slurm->hosts[i];
+    const struct ct_scontrol_options options = {.loop = loop,
+                                                .path = ct_env_find(job->env, "PATH"),
+                                                .nodes = others,
+                                                .count = count,
+                                                .context = host,
+                                                .answered = on_answered};
+    host->allocation = slurm;
+    host->slurm = ct_scontrol_new(&options);
+}
+
+void host_close(struct host *host)
+{
+    ct_scontrol_free(host->slurm);
+    host->slurm = NULL;
+}
+
 /* Any port of the address at which others reach this node. */
 static const char *own_port(const struct host *host, char text[CT_ENDPOINT_TEXT])
 {
@@ -125,8 +181,12 @@ static int serve(struct host *host, uv_loop_t *loop, const struct job *job,
                  const struct ct_log *log, const char *endpoint, struct ct_error *err)
 {
     struct ct_rdzv_server_options options = options_of(host, job, log);
-    const struct ct_rdzv_replica_options replica = {
-        .listener = 1, .host = job->host, .lease_ms = (uint32_t)job->cfg.launch.lease_ms};
+    const struct ct_rdzv_replica_options replica = {.listener = 1,
+                                                    .host = job->host,
+                                                    .lease_ms = (uint32_t)job->cfg.launch.lease_ms,
+                                                    .ask_nodes =
+                                                        host->slurm != NULL ? ask_nodes : NULL,
+                                                    .ask_context = host};
     char path[LOCAL_SOCKET_BYTES], local[LOCAL_SOCKET_BYTES + 8], own[CT_ENDPOINT_TEXT];
 
     options.listen[0] = endpoint;
@@ -204,6 +264,8 @@ static void hold(struct host *host, uv_loop_t *loop, const struct job *job,
         .endpoint = host->endpoint,
         .lease_ms = (uint32_t)job->cfg.launch.lease_ms,
         .voters = voters,
+        .ask_nodes = host->slurm != NULL ? ask_nodes : NULL,
+        .ask_context = host,
     };
     char own[CT_ENDPOINT_TEXT], path[LOCAL_SOCKET_BYTES], local[LOCAL_SOCKET_BYTES + 8];
     struct ct_error err = {0};
@@ -253,6 +315,11 @@ int host_start(struct host *host, uv_loop_t *loop, const struct job *job, const 
     *host = (struct host){.server = NULL};
     if (getrandom(&host->id, sizeof host->id, 0) != (ssize_t)sizeof host->id)
         return ct_error_set(err, CT_EOS, "getrandom gave no random bytes");
-    return job->alone ? start_alone(host, loop, job, log, err)
-                      : start_among(host, loop, job, log, err);
+    if (!job->alone)
+        find_slurm(host, loop, job);
+    int rc = job->alone ? start_alone(host, loop, job, log, err)
+                        : start_among(host, loop, job, log, err);
+    if (rc != 0)
+        host_close(host);
+    return rc;
 }

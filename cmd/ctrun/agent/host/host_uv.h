@@ -18,6 +18,9 @@
 #include "cmd/ctrun/agent/job/launch_job.h"
 #include "endpoint_list.h"
 #include "rendezvous/service/server_uv.h"
+#include "slurm/scontrol_uv.h"
+
+enum { SLURM_NODES = 64 /* of a job: more are not asked for */ };
 
 struct host {
     struct ct_rdzv_server *server;      /* NULL: another process serves */
@@ -26,7 +29,10 @@ struct host {
     char address[64];                   /* at which other nodes reach this one */
     struct ct_id id;                    /* of this node's agent, by which its own server knows it */
     struct ct_error unbound;            /* why it is not hosted here, when that was tried */
-    bool replicated;                    /* the server here may hold the record beside others */
+    struct ct_scontrol *slurm; /* who says whether the job's other nodes are down; NULL: nobody */
+    const char *others[SLURM_NODES];   /* ... by Slurm's names */
+    const struct ct_slurm *allocation; /* of which they are; NULL: likewise */
+    bool replicated;                   /* the server here may hold the record beside others */
 };
 
 /* Start the rendezvous server of this node. 0; CT_EAUTH (beyond loopback without a key), CT_EUSAGE,
@@ -38,6 +44,9 @@ int host_start(struct host *host, uv_loop_t *loop, const struct job *job, const 
  * that, and say where. False when this node cannot. */
 bool host_offer(struct host *host, uv_loop_t *loop, const struct job *job, const struct ct_log *log,
                 const struct ct_msg_voters *voters, struct ct_msg_offer *ret_offer);
+
+/* The server has ended, or none was started: release what is left. */
+void host_close(struct host *host);
 
 /* Are all who held the job's record dead, as far as this node knows? */
 bool host_is_orphan(const struct host *host);
