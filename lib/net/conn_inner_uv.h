@@ -65,6 +65,7 @@ struct ct_conn {
     uint64_t began_ms;    /* the state's begin: HANDSHAKE, OPEN, CLOSING */
     uint64_t message_ms;  /* when the message in progress began */
     uint64_t received_ms; /* the peer's last byte */
+    bool spoke;           /* one has come */
     uint64_t armed_ms;    /* when the timer fires; 0: not armed */
     bool proven;          /* its first message has come */
 

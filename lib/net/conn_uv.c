@@ -343,6 +343,7 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
     if (conn->state == CT_CONN_CLOSING)
         return;
     conn->received_ms = uv_now(conn->loop);
+    conn->spoke = true;
     if (conn->tls == NULL)
         receive(conn, buf->base, (size_t)count);
     else if (ct_tls_feed(conn->tls, buf->base, (size_t)count) != 0)

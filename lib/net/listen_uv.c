@@ -146,7 +146,8 @@ static bool is_trusted(const struct ct_listener *listener, uint64_t account)
     return listener->trusted[account % ACCOUNTS] == account;
 }
 
-/* Tell the owner about a refused peer, unless its address was reported just now. */
+/* Tell the owner about a refused peer, unless its address was reported just now, or it only looked
+ * whether somebody listens, and went without a word. */
 static void report(struct ct_listener *listener, const struct ct_conn *conn,
                    const struct ct_error *why)
 {
@@ -155,6 +156,7 @@ static void report(struct ct_listener *listener, const struct ct_conn *conn,
     size_t slot = hash % REPORTED;
 
     if (listener->options.on_refused == NULL || listener->stopped ||
+        (why->code == CT_ECLOSED && !conn->spoke) ||
         (listener->reported[slot].hash == hash && listener->reported[slot].until_ms > now_ms))
         return;
     listener->reported[slot].hash = hash;

@@ -258,13 +258,8 @@ static void on_close(struct ct_conn *conn, const struct ct_error *why)
 
 static void on_refused(void *user, const char *peer, const struct ct_error *why)
 {
-    struct ct_rdzv_server *server = user;
-    /* Only this user and root reach a local socket: whoever looks whether somebody listens there
-     * and goes again is no intruder. */
-    if (why->code == CT_ECLOSED && ct_starts_with(peer, "unix:"))
-        ct_log_event(server->log, CT_LOG_DEBUG, "peer_gone", "%s", why->text);
-    else
-        log_event(server, CT_LOG_WARN, "peer_refused", (uint64_t)why->code, why);
+    (void)peer;
+    log_event(user, CT_LOG_WARN, "peer_refused", (uint64_t)why->code, why);
 }
 
 static const struct ct_conn_callbacks callbacks = {
