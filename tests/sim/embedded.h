@@ -5,6 +5,7 @@
 struct sim;
 struct sim_daemon;
 struct fault;
+struct conn;
 
 /* Which rendezvous: as the seed says, or always one of the two. */
 enum sim_mode { SIM_DRAWN, SIM_WITH_DAEMONS, SIM_EMBEDDED };
@@ -89,7 +90,6 @@ struct agreement {
 };
 
 /* ---- embedded.c ---- */
-struct conn;
 
 /* A ctrun starts: at the job's endpoint (node 0) it founds a record. */
 void sim_host_start(struct sim *sim, uint32_t index);
@@ -123,6 +123,8 @@ void sim_links_end(struct sim *sim, uint32_t index);
 uint64_t sim_links_deadline(const struct sim_host *host);
 void sim_endpoint_dial(struct sim *sim, uint32_t index);
 void sim_endpoint_leave(struct sim *sim, uint32_t index);
+void sim_endpoint_answers(struct sim *sim, const struct conn *conn,
+                          const struct ct_message *message);
 void sim_agent_connect(struct sim *sim, uint32_t index, uint64_t give_up_ms);
 void sim_agent_dial_again(struct sim *sim, uint32_t index);
 

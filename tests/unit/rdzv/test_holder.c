@@ -255,6 +255,40 @@ Test(holder, a_host_that_starts_again_before_the_first_round_joins_who_waits)
     cr_assert_eq(hosts_leader(world), 1);
 }
 
+/* Hosts 1, 2 and 4 have a job that runs; hosts 0 and 3, which do not reach them, found another, and
+ * host 0 dies: neither leader is where the nodes meet, and each hears of nobody. */
+static void begin_two(void)
+{
+    hosts_init(world, 5, 3);
+    hosts_kill(world, 3);
+    hosts_run(world, 8000);
+    hosts_kill(world, 0);
+    hosts_run(world, 8000);
+    for (uint32_t i = 1; i < 5; i++)
+        for (uint32_t k = 0; k < 4; k += 3)
+            if (i != 3)
+                world->cut[i][k] = world->cut[k][i] = true;
+    hosts_start(world, 0);
+    hosts_start(world, 3);
+    hosts_run(world, 3000);
+    hosts_kill(world, 0);
+    hosts_run(world, 3000);
+    cr_assert(ct_holder_leads(&world->list[3].holder));
+    cr_assert_eq(world->list[3].round, 0);
+    cr_assert_gt(era_of(3), era_of(1));
+    memset(world->cut, 0, sizeof world->cut);
+}
+
+Test(holder, a_leader_without_a_round_is_told_of_the_job_that_lives_where_the_nodes_meet)
+{
+    begin_two();
+    hosts_start(world, 0);
+    hosts_run(world, 20000);
+    cr_assert_geq(hosts_leader(world), 0, "there is one");
+    for (uint32_t i = 0; i < 5; i++)
+        cr_assert_eq(world->list[i].round, world->list[1].round, "host %u is in another round", i);
+}
+
 /* The others know of the third or do not; nothing but the dead one is waited for. */
 Test(holder, a_leader_that_dies_as_the_third_holder_is_added_is_replaced_at_once)
 {
