@@ -48,6 +48,8 @@ struct sim_host {
     uint32_t record;    /* which it holds or waits for; 0: none */
     uint64_t committed; /* its log up to here was compared */
     uint64_t started_ms, led_ms;
+    bool ordered;      /* an operator, who is right, has told it to take over */
+    uint64_t asked_ms; /* when a node that was in a round last came to it */
     bool serves;
     uint64_t voters_as_of;               /* index of the log's last entry when these were read */
     uint64_t others[CT_REPLICA_SERVERS]; /* the other voters, as it knew them */
@@ -109,6 +111,7 @@ void sim_host_opened(struct sim *sim, struct conn *conn);
 void sim_host_message(struct sim *sim, struct conn *conn, const struct ct_message *message);
 void sim_host_closed(struct sim *sim, struct conn *conn, bool silent);
 void sim_host_order(struct sim *sim, uint8_t verb, uint32_t node);
+int sim_host_take_over(struct sim *sim, uint32_t index); /* `ctrun takeover` there: the answer */
 
 /* After each call into the holder. */
 void sim_host_after(struct sim *sim, uint32_t index);
@@ -144,11 +147,26 @@ void agreement_sends(struct sim *sim, uint32_t index, const struct ct_message *m
 /* Is it the newest leader of the record that the oracle follows? */
 bool agreement_is_newest(const struct sim *sim, const struct sim_daemon *daemon);
 
-/* Do so many of those who hold the record live that one of them must lead? */
-bool agreement_can_lead(struct sim *sim);
-bool agreement_is_behind(const struct sim *sim, uint32_t index);
 void agreement_disturb(struct sim *sim);
 void agreement_free(struct sim *sim);
+
+/* ---- quorum.c ---- */
+
+/* Do so many of those who hold the record live that one of them must lead? */
+bool agreement_can_lead(struct sim *sim);
+bool agreement_lives(struct sim *sim, uint32_t record);
+bool agreement_is_behind(struct sim *sim, uint32_t index);
+
+/* The living holder of the record that knows most of it; NULL: none. */
+struct sim_host *agreement_newest(struct sim *sim);
+
+/* The living holder with that id; NULL: its process is dead. */
+struct sim_host *agreement_holder_with(struct sim *sim, uint64_t id);
+
+/* ---- takeover.c ---- */
+
+/* After the faults: an operator's `ctrun takeover`, refused where the job lives. */
+void sim_take_over(struct sim *sim);
 
 /* ---- embedded_faults.c ---- */
 bool sim_embedded_fault_begin(struct sim *sim, struct fault *fault);
