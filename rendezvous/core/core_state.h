@@ -106,6 +106,7 @@ struct ct_rdzv {
     uint32_t recovered_count;     /* places whose workers hold the base */
     enum ct_rdzv_rebuild rebuild; /* may the record be? */
     uint64_t lost_generation;     /* up to here rounds may have been of which only nodes know */
+    uint64_t elsewhere_until_ms;  /* a node was in a round of this job: none is begun here */
     bool store_lost;              /* the round was committed by an earlier daemon */
 
     uint32_t *order; /* scratch: member numbers, room */
@@ -194,6 +195,9 @@ void ct_rdzv_scan_leases(struct ct_rdzv *job);
 /* Handle a JOIN of a node that has promised a generation this rendezvous does not know of: rebuild
  * the record from what the node says, if that is safe. False: it was refused. */
 bool ct_rdzv_rebuild(struct ct_rdzv *job, uint64_t link, const struct ct_rdzv_join *join);
+
+/* The job may live elsewhere, so its first round is not to be begun here. */
+bool ct_rdzv_is_elsewhere(const struct ct_rdzv *job);
 
 /* ---- leases.c: liveness ---- */
 

@@ -189,8 +189,15 @@ void ct_rdzv_describe(const struct ct_rdzv *job, char *text, size_t room)
             add_text(text, room, "; their ranks do not divide the global batch");
         break;
     case CT_RDZV_LAST_CALL:
-        (void)snprintf(text, room, "job %s has %zu nodes and starts in a moment, up to %u may join",
-                       job->name, here, p->nodes_max);
+        if (ct_rdzv_is_elsewhere(job))
+            (void)snprintf(text, room,
+                           "job %s has %zu nodes here, and others that were in a round of it: it "
+                           "waits for those who hold its record, or for `ctrun takeover`",
+                           job->name, here);
+        else
+            (void)snprintf(text, room,
+                           "job %s has %zu nodes and starts in a moment, up to %u may join",
+                           job->name, here, p->nodes_max);
         break;
     case CT_RDZV_PREPARE:
         (void)snprintf(text, room, "job %s prepares round %" PRIu64 " (%s), waits %.1f s for ",

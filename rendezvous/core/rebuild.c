@@ -12,7 +12,12 @@
 
 #include <inttypes.h>
 
-enum { RETRY_MS = 100, ORPHAN_RETRY_MS = 500 };
+enum {
+    RETRY_MS = 100,
+    ORPHAN_RETRY_MS = 500,
+    ELSEWHERE_LEASES = 2, /* and ... */
+    ELSEWHERE_MS = 5000,  /* ... this: a node that waits tries each holder it knows in turn */
+};
 
 void ct_rdzv_set_rebuild(struct ct_rdzv *job, enum ct_rdzv_rebuild rebuild)
 {
@@ -41,6 +46,28 @@ static uint32_t retry_ms(const struct ct_rdzv *job, const struct ct_rdzv_join *j
     return job->rebuild == CT_RDZV_REBUILD_OF_ORPHAN && has_no_round(job) ? ORPHAN_RETRY_MS : 0;
 }
 
+bool ct_rdzv_is_elsewhere(const struct ct_rdzv *job)
+{
+    return job->rebuild == CT_RDZV_REBUILD_OF_ORPHAN && job->generation == 0 &&
+           job->elsewhere_until_ms > job->now_ms;
+}
+
+void ct_rdzv_note_elsewhere(struct ct_rdzv *job, uint64_t now_ms, const char *host)
+{
+    bool is_news = job->elsewhere_until_ms == 0 && job->out != NULL;
+
+    if (job->rebuild != CT_RDZV_REBUILD_OF_ORPHAN || job->generation > 0)
+        return;
+    job->elsewhere_until_ms =
+        now_ms + ELSEWHERE_LEASES * (uint64_t)job->params.lease_ms + ELSEWHERE_MS;
+    if (is_news)
+        ct_rdzv_announce(job,
+                         "host %s was in a round of job %s, whose record others may hold: this "
+                         "rendezvous waits for them, for the end of that ctrun, or for `ctrun "
+                         "takeover`",
+                         host, job->name);
+}
+
 /* A round that is made from less than there is begins again. */
 static void begin_again(struct ct_rdzv *job)
 {
@@ -63,6 +90,7 @@ bool ct_rdzv_rebuild(struct ct_rdzv *job, uint64_t link, const struct ct_rdzv_jo
                        "round %" PRIu64 " already: the job has ended meanwhile, or the daemon was "
                        "restarted without its journal (ctrund --journal keeps one)",
                        job->name, job->generation, join->host, join->promised);
+        ct_rdzv_note_elsewhere(job, job->now_ms, join->host);
         return false;
     }
     ct_rdzv_announce(job,

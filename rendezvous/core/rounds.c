@@ -124,6 +124,10 @@ void ct_rdzv_gather(struct ct_rdzv *job, bool newcomer)
     }
     if (newcomer)
         job->call_until_ms = job->now_ms + p->last_call_ms;
+    if (ct_rdzv_is_elsewhere(job)) {
+        job->call_until_ms = CT_MAX(job->call_until_ms, job->elsewhere_until_ms);
+        return;
+    }
     bool complete = ct_rdzv_candidates(job) >= p->nodes_max || p->nodes_min == p->nodes_max;
     if (complete || job->call_until_ms <= job->now_ms)
         ct_rdzv_begin(job, job->roster.generation > 0 ? job->reason : CT_RDZV_REASON_FORM, false);

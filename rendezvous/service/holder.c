@@ -153,33 +153,64 @@ static int follow(struct ct_holder *holder, const struct ct_msg_voters *voters)
     return 0;
 }
 
+/* Has the job of the record that is held here, or followed, had a round? */
+static bool runs_here(const struct ct_holder *holder)
+{
+    struct ct_bytes value;
+    const char *key;
+
+    if (holder->service != NULL)
+        return ct_holder_generation(holder) > 0;
+    return holder->follows_runs || ct_replica_entry(holder->replica, 0, &key, &value);
+}
+
 /* Two records of one job: the one whose job has had a round stays, else the newer one. */
 static bool gives_way(const struct ct_holder *holder, const struct ct_holder_conn *conn,
                       const struct ct_msg_voters *voters)
 {
-    bool runs = holder->service != NULL ? ct_holder_generation(holder) > 0 : holder->follows_runs;
+    bool runs = runs_here(holder);
 
     if (voters->era == ct_replica_era(holder->replica) || voters->servers.count == 0)
         return false;
-    if (holder->service == NULL && !runs)
-        return is_newer(holder, voters);
     return runs != conn->runs ? conn->runs : is_newer(holder, voters);
 }
 
+/* This host joins the record that lives. */
+static void yield_to(struct ct_holder *holder, const struct ct_msg_voters *voters, bool runs)
+{
+    holder_log(holder, CT_LOG_INFO, "job %s lives: its rendezvous is at %s, this host joins it",
+               holder->limits.only_job, voters->servers.data[voters->servers.count - 1].address);
+    if (follow(holder, voters) == 0)
+        holder->follows_runs = runs;
+}
+
+/* Where the nodes meet, two leaders may tell of two records: none of them hears of the other, so
+ * the one without a round is told of the job that has had one. */
+static void tell_those_without_round(struct ct_holder *holder)
+{
+    struct ct_holder_voters voters;
+
+    if (!runs_here(holder) || ct_holder_is_orphan(holder))
+        return;
+    holder_list_voters(holder, &voters);
+    voters.epoch = CT_MAX(holder->followed, holder_epoch(holder));
+    for (const struct ct_holder_conn *conn = holder->conns; conn != NULL; conn = conn->next)
+        if (conn->era != 0 && conn->era != voters.era && !conn->runs)
+            holder_send_voters(holder, &voters, conn);
+}
+
 /* The leader of this job's record says so to a ctrun that has founded another. */
-static void receive_voters(struct ct_holder *holder, const struct ct_holder_conn *conn,
+static void receive_voters(struct ct_holder *holder, struct ct_holder_conn *conn,
                            const struct ct_msg_voters *voters)
 {
     if (holder->peers != NULL)
         return;
+    conn->era = voters->era;
     if (voters->era == ct_replica_era(holder->replica))
         keep_known(holder, voters);
-    if (!gives_way(holder, conn, voters))
-        return;
-    holder_log(holder, CT_LOG_INFO, "job %s lives: its rendezvous is at %s, this host joins it",
-               holder->limits.only_job, voters->servers.data[voters->servers.count - 1].address);
-    if (follow(holder, voters) == 0)
-        holder->follows_runs = conn->runs;
+    if (gives_way(holder, conn, voters))
+        yield_to(holder, voters, conn->runs);
+    tell_those_without_round(holder);
 }
 
 static void receive_of_replica(struct ct_holder *holder, const struct ct_holder_conn *conn,
@@ -381,6 +412,20 @@ void ct_holder_endpoint_closed(struct ct_holder *holder, uint64_t now_ms)
 {
     begin_event(holder, now_ms);
     holder->endpoint = CT_HOLDER_AWAY;
+    end_event(holder);
+}
+
+void ct_holder_endpoint_message(struct ct_holder *holder, uint64_t now_ms,
+                                const struct ct_message *message)
+{
+    const struct ct_msg_voters *voters = &message->voters;
+
+    begin_event(holder, now_ms);
+    if (message->type == CT_MSG_VOTERS && holder->service != NULL && !runs_here(holder) &&
+        voters->era != ct_replica_era(holder->replica) && voters->servers.count > 0) {
+        yield_to(holder, voters, true);
+        holder_update_voters(holder);
+    }
     end_event(holder);
 }
 

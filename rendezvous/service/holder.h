@@ -120,6 +120,7 @@ struct ct_holder_conn {
     bool is_agent;   /* a node */
     bool is_admin;   /* an operator */
     bool runs;       /* another holder: its job has had a round */
+    uint64_t era;    /* of the record that it leads, it says; 0: it has said nothing */
     bool offers;     /* a node that could hold it, at `address` */
     char address[CT_REPLICA_ADDRESS_BYTES];
 };
@@ -234,6 +235,10 @@ void ct_holder_nodes_known(struct ct_holder *holder, uint64_t now_ms, bool down,
 /* The connection that dial_endpoint began is open; it was closed, or could not be had. */
 void ct_holder_endpoint_opened(struct ct_holder *holder, uint64_t now_ms);
 void ct_holder_endpoint_closed(struct ct_holder *holder, uint64_t now_ms);
+
+/* What came on it: who listens there knows of a job that has had a round. */
+void ct_holder_endpoint_message(struct ct_holder *holder, uint64_t now_ms,
+                                const struct ct_message *message);
 
 /* Time passes; after all that had arrived by then. */
 void ct_holder_tick(struct ct_holder *holder, uint64_t now_ms);

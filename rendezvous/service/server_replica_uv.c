@@ -102,8 +102,12 @@ static void on_endpoint_open(struct ct_conn *conn)
 
 static void on_endpoint_message(struct ct_conn *conn, const struct ct_message *message)
 {
-    (void)conn;
-    (void)message;
+    struct ct_rdzv_server *server = server_of(conn);
+
+    if (server == NULL)
+        return;
+    ct_holder_endpoint_message(&server->replica->holder, ct_server_now_ms(server), message);
+    ct_server_arm(server);
 }
 
 static void on_endpoint_close(struct ct_conn *conn, const struct ct_error *why)

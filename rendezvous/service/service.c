@@ -368,10 +368,13 @@ static bool may_succeed(struct ct_service *service, uint64_t epoch, bool orphan)
 }
 
 /* A node that has followed a newer daemon follows no older one. */
-static void refuse_follower(struct ct_service *service, const struct ct_service_link *link,
-                            const char *host)
+static void refuse_follower(struct ct_service *service, uint64_t now_ms,
+                            const struct ct_service_link *link, const char *host)
 {
+    const struct ct_service_job *job = ct_service_find_job(service, link->job_name);
     char text[512];
+    if (job != NULL)
+        ct_rdzv_note_elsewhere(job->core, now_ms, host);
     (void)snprintf(text, sizeof(text),
                    "host %s has followed epoch %" PRIu64 " of the rendezvous of job %s, this "
                    "one is in epoch %" PRIu64 ": two daemons serve one job, stop this one",
@@ -387,7 +390,7 @@ static void on_join(struct ct_service *service, uint64_t now_ms, struct ct_servi
         return;
     }
     if (link->epoch > service->epoch && !may_succeed(service, link->epoch, m->orphan != 0)) {
-        refuse_follower(service, link, m->host);
+        refuse_follower(service, now_ms, link, m->host);
         return;
     }
     struct ct_rdzv_join join = {

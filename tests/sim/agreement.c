@@ -31,25 +31,6 @@ static uint64_t id_of(const struct sim_host *host)
     return ct_id_fold(host->sim->nodes[host->index].options.id);
 }
 
-/* The living holder with that id; NULL: its process is dead. */
-static struct sim_host *holder_with(struct sim *sim, uint64_t id)
-{
-    for (uint32_t i = 0; i < SIM_NODES; i++)
-        if (sim->processes[sim_process(i)].alive && sim->hosts[i].holds &&
-            id_of(&sim->hosts[i]) == id)
-            return &sim->hosts[i];
-    return NULL;
-}
-
-/* Does it hold another record, or one that went on without it? */
-bool agreement_is_behind(const struct sim *sim, uint32_t index)
-{
-    const struct sim_host *host = &sim->hosts[index];
-    uint32_t record = sim->agreement.record;
-    return host->holds &&
-           (host->record != record || host->era != sim->agreement.records[record].newest_era);
-}
-
 void agreement_disturb(struct sim *sim)
 {
     sim->agreement.disturbed_ms = sim->now;
@@ -76,66 +57,6 @@ static void add_era(struct agreement *a, uint64_t era, uint32_t record)
     CT_ASSERT(a->era_count < SIM_ERAS);
     a->eras[a->era_count] = era;
     a->era_record[a->era_count++] = record;
-}
-
-/* The living holder whose log is the newest: who votes, it knows best. NULL: none lives. */
-static struct sim_host *newest_holder(struct sim *sim, uint32_t record)
-{
-    struct sim_host *newest = NULL;
-    uint64_t term = 0, last = 0;
-    for (uint32_t i = 0; i < SIM_NODES; i++) {
-        struct sim_host *host = &sim->hosts[i];
-        if (!sim->processes[sim_process(i)].alive || !host->holds ||
-            host->era != sim->agreement.records[record].newest_era)
-            continue;
-        const struct replica_log *log = &host->holder.replica->log;
-        uint64_t at = replica_log_last(log), of = replica_log_term(log, at);
-        if (newest != NULL && (of < term || (of == term && at <= last)))
-            continue;
-        newest = host;
-        term = of;
-        last = at;
-    }
-    return newest;
-}
-
-/* Has a survivor been heard so lately that it goes on when it learns of the deaths? */
-static bool may_go_on(struct sim *sim, uint32_t record)
-{
-    for (uint32_t i = 0; i < SIM_NODES; i++) {
-        const struct sim_host *host = &sim->hosts[i];
-        if (sim->processes[sim_process(i)].alive && host->holds && host->other_count > 0 &&
-            host->era == sim->agreement.records[record].newest_era && !host->serves &&
-            ct_replica_known_within(host->holder.replica,
-                                    sim_local_ms(sim, sim_process(host->index)),
-                                    sim->params.lease_ms))
-            return true;
-    }
-    return false;
-}
-
-/* Do so many of its voters live that they can elect one, or may one of two go on alone? */
-static bool lives(struct sim *sim, uint32_t record)
-{
-    struct sim_host *host = newest_holder(sim, record);
-    struct replica_servers servers;
-    uint32_t alive = 0;
-    if (host == NULL)
-        return false;
-    replica_voters(host->holder.replica, &servers);
-    for (uint32_t i = 0; i < servers.count; i++) {
-        const struct sim_host *other = holder_with(sim, servers.list[i].id);
-        alive += other != NULL && other->era == host->era;
-    }
-    if (servers.count == 2 && alive == 1)
-        return ct_replica_holds_all(host->holder.replica,
-                                    sim_local_ms(sim, sim_process(host->index)));
-    return 2 * alive > servers.count || may_go_on(sim, record);
-}
-
-bool agreement_can_lead(struct sim *sim)
-{
-    return lives(sim, sim->agreement.record);
 }
 
 /* Does any node remember a round of the record that was lost? */
@@ -169,6 +90,8 @@ static void follow_record(struct sim *sim, uint32_t record, uint64_t generation)
     bool is_known = o->generation > 0 && is_remembered(sim);
     bool is_told = o->generation > 0;
     bool is_rebuilt = is_known && generation > sim->agreement.rosters;
+    if (sim->over)
+        return;
     sim->agreement.record = record;
     if ((is_known && !is_rebuilt) || o->close_reported) {
         sim->coverage.ended++;
@@ -189,17 +112,36 @@ static void follow_record(struct sim *sim, uint32_t record, uint64_t generation)
     sim->training = (struct training){0};
 }
 
-/* Does who leads the record that lives reach the founder of another? */
+static bool reach(const struct sim *sim, uint32_t one, uint32_t other)
+{
+    return sim->processes[sim_process(other)].paused_until <= sim->now &&
+           sim->severed[one][other] == 0 && sim->severed[other][one] == 0;
+}
+
+/* Does who leads the record that lives reach the endpoint, and the founder of another, too? */
 static bool is_reached(const struct sim *sim, const struct sim_host *founder)
 {
-    uint32_t to = founder->index;
-    for (uint32_t i = 0; i < SIM_NODES; i++)
+    const struct sim_host *there = &sim->hosts[0];
+    bool is_there = sim->processes[sim_process(0)].alive && there->holds &&
+                    sim->now > there->started_ms + CALM_MS && reach(sim, founder->index, 0);
+    for (uint32_t i = 0; is_there && i < SIM_NODES; i++)
         if (sim->hosts[i].holds && sim->hosts[i].serves &&
+            sim->now > sim->hosts[i].led_ms + CALM_MS &&
             sim->hosts[i].record == sim->agreement.record &&
-            sim->processes[sim_process(i)].paused_until <= sim->now && sim->severed[i][to] == 0 &&
-            sim->severed[to][i] == 0)
+            sim->processes[sim_process(i)].paused_until <= sim->now && reach(sim, i, 0))
             return true;
     return false;
+}
+
+/* R7: it begins no first round while nodes ask that were in a round of the job, which they remember
+ * (a lease is less than it waits for). */
+static void check_asked(struct sim *sim, const struct sim_host *host, uint64_t generation)
+{
+    if (generation == 1 && host->asked_ms > 0 &&
+        sim->now < host->asked_ms + sim->params.lease_ms * 9 / 10)
+        sim_fail(sim,
+                 "R7: n%u makes the first round, %" PRIu64 " ms after a node came that was in one",
+                 host->index, sim->now - host->asked_ms);
 }
 
 /* Another job begins under the name while the first one lives: where somebody could have told it
@@ -207,6 +149,8 @@ static bool is_reached(const struct sim *sim, const struct sim_host *founder)
 static void founds_second(struct sim *sim, const struct sim_host *host, uint64_t generation)
 {
     const struct agreement *a = &sim->agreement;
+    if (sim->over)
+        return;
     uint64_t calm_since = CT_MAX(a->disturbed_ms, host->started_ms);
     if (sim->storms == 0 && sim->now > calm_since + CALM_MS && sim->oracle.generation > 0 &&
         is_reached(sim, host))
@@ -222,21 +166,21 @@ static void founds_second(struct sim *sim, const struct sim_host *host, uint64_t
 /* ---- R6: who may found anew ---- */
 
 /* All others are dead; of two, it was elected last; no majority lives, and it led, or all that live
- * go on together; or nothing was told yet. */
+ * go on together; an operator says so, who is right; or nothing was told yet. */
 static void check_anew(struct sim *sim, const struct sim_host *host)
 {
     const struct ct_replica *replica = host->holder.replica;
     const struct record *record = record_of(sim, host);
     size_t living = 0, left = 0;
     for (size_t i = 0; i < host->other_count; i++) {
-        bool is_alive = holder_with(sim, host->others[i]) != NULL;
+        bool is_alive = agreement_holder_with(sim, host->others[i]) != NULL;
         living += is_alive;
         left += is_alive && replica->left.count > 0 &&
                 replica_servers_have(&replica->left, host->others[i]);
     }
     bool led = host->other_count == 1 && record->last_leader == id_of(host);
     bool is_minority = 2 * (living + 1) <= host->other_count + 1;
-    if (living > 0 && !led && record->reserved > 0 &&
+    if (living > 0 && !led && record->reserved > 0 && !host->ordered &&
         !(is_minority && (host->serves || left == living)))
         sim_fail(sim, "R6: n%u founds the record anew, %zu of the %zu others that held it live",
                  host->index, living, host->other_count);
@@ -329,7 +273,8 @@ static void note_era(struct sim *sim, struct sim_host *host)
         a->records[record].newest_era = host->era;
     if (a->record == 0)
         a->record = record;
-    else if (record != a->record && host->holder.service != NULL && !lives(sim, a->record) &&
+    else if (record != a->record && host->holder.service != NULL &&
+             !agreement_lives(sim, a->record) &&
              (sim->oracle.generation == 0 || !is_remembered(sim)))
         follow_record(sim, record, 0);
 }
@@ -364,7 +309,7 @@ static uint32_t count_holders(struct sim *sim, const struct sim_host *host, uint
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < servers->count; i++) {
-        const struct sim_host *other = holder_with(sim, servers->list[i].id);
+        const struct sim_host *other = agreement_holder_with(sim, servers->list[i].id);
         count += other == NULL || (other->record == host->record && holds(other, index, term));
     }
     return count;
@@ -544,8 +489,9 @@ void agreement_sends(struct sim *sim, uint32_t index, const struct ct_message *m
     if (message->type != CT_MSG_REFUSE && message->type != CT_MSG_VOTERS)
         look(sim, host);
     struct record *record = record_of(sim, host);
+    check_asked(sim, host, message->type == CT_MSG_PREPARE ? generation : 0);
     if (host->record != sim->agreement.record) {
-        if (generation > 0 && lives(sim, sim->agreement.record))
+        if (generation > 0 && agreement_lives(sim, sim->agreement.record))
             founds_second(sim, host, generation);
         else if (generation > 0)
             follow_record(sim, host->record, generation);

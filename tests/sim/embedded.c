@@ -341,6 +341,10 @@ void sim_host_message(struct sim *sim, struct conn *conn, const struct ct_messag
     if (conn->kind == CONN_AGENT || sim->voice == VOICE_ALL)
         log_message(sim, conn, message);
     conn->link = conn->holder.link;
+    if (message->type == CT_MSG_JOIN && conn->link != 0 && conn->holder.is_agent &&
+        message->join.generation > 0 && sim_job(daemon) != NULL &&
+        ct_rdzv_generation(sim_job(daemon)) == 0)
+        host->asked_ms = sim->now;
     bool is_void =
         conn->kind == CONN_AGENT && conn->link != 0 && oracle_is_void(sim, conn, message, &before);
     ct_holder_message(&host->holder, local_ms(host), &conn->holder, message);
@@ -361,19 +365,13 @@ void sim_host_closed(struct sim *sim, struct conn *conn, bool silent)
 
 /* ---- operators ---- */
 
-void sim_host_order(struct sim *sim, uint8_t verb, uint32_t node)
+static void give(struct sim_host *host, uint8_t verb, uint32_t node)
 {
-    struct sim_daemon *daemon = sim_newest_daemon(sim);
+    struct sim *sim = host->sim;
     struct conn *conn = &sim->operator;
-    sim->operator_answer = CT_EUNAVAILABLE;
-    if (verb == CT_ADMIN_UNCORDON) /* it may count, whatever the answer */
-        sim->oracle.cordoned &= ~(1u << node);
-    if (daemon == NULL || sim->processes[daemon->index].paused_until > sim->now)
-        return;
     struct sim_host *last = &sim->hosts[conn->daemon > 0 ? conn->daemon - SIM_DAEMONS : 0];
     if (conn->open[AT_DAEMON])
         ct_holder_closed(&last->holder, local_ms(last), &conn->holder, false);
-    struct sim_host *host = &sim->hosts[daemon->index - SIM_DAEMONS];
     const struct ct_message hello = {
         .type = CT_MSG_HELLO,
         .hello = {.protocol = CT_WIRE_PROTOCOL, .job = "sim", .host = "desk", .role = "admin"}};
@@ -381,11 +379,28 @@ void sim_host_order(struct sim *sim, uint8_t verb, uint32_t node)
         .type = CT_MSG_ADMIN,
         .admin = {
             .verb = verb, .host = sim->nodes[node].host, .author = "operator@desk", .reason = ""}};
-    *conn = (struct conn){.daemon = daemon->index, .open = {[AT_DAEMON] = true}};
+    *conn = (struct conn){.daemon = sim_process(host->index), .open = {[AT_DAEMON] = true}};
     sim->operator_verb = verb;
     sim->operator_node = node;
     CT_ASSERT(ct_holder_opened(&host->holder, local_ms(host), &conn->holder, conn));
     ct_holder_message(&host->holder, local_ms(host), &conn->holder, &hello);
     ct_holder_message(&host->holder, local_ms(host), &conn->holder, &order);
     sim_host_after(sim, host->index);
+}
+
+void sim_host_order(struct sim *sim, uint8_t verb, uint32_t node)
+{
+    const struct sim_daemon *daemon = sim_newest_daemon(sim);
+    sim->operator_answer = CT_EUNAVAILABLE;
+    if (verb == CT_ADMIN_UNCORDON) /* it may count, whatever the answer */
+        sim->oracle.cordoned &= ~(1u << node);
+    if (daemon != NULL && sim->processes[daemon->index].paused_until <= sim->now)
+        give(&sim->hosts[daemon->index - SIM_DAEMONS], verb, node);
+}
+
+int sim_host_take_over(struct sim *sim, uint32_t index)
+{
+    sim->operator_answer = CT_EUNAVAILABLE;
+    give(&sim->hosts[index], CT_ADMIN_TAKEOVER, index);
+    return sim->operator_answer;
 }

@@ -5,6 +5,7 @@
 struct sim;
 struct sim_daemon;
 struct fault;
+struct conn;
 
 /* Which rendezvous: as the seed says, or always one of the two. */
 enum sim_mode { SIM_DRAWN, SIM_WITH_DAEMONS, SIM_EMBEDDED };
@@ -47,6 +48,8 @@ struct sim_host {
     uint32_t record;    /* which it holds or waits for; 0: none */
     uint64_t committed; /* its log up to here was compared */
     uint64_t started_ms, led_ms;
+    bool ordered;      /* an operator, who is right, has told it to take over */
+    uint64_t asked_ms; /* when a node that was in a round last came to it */
     bool serves;
     uint64_t voters_as_of;               /* index of the log's last entry when these were read */
     uint64_t others[CT_REPLICA_SERVERS]; /* the other voters, as it knew them */
@@ -89,7 +92,6 @@ struct agreement {
 };
 
 /* ---- embedded.c ---- */
-struct conn;
 
 /* A ctrun starts: at the job's endpoint (node 0) it founds a record. */
 void sim_host_start(struct sim *sim, uint32_t index);
@@ -115,6 +117,7 @@ void sim_host_opened(struct sim *sim, struct conn *conn);
 void sim_host_message(struct sim *sim, struct conn *conn, const struct ct_message *message);
 void sim_host_closed(struct sim *sim, struct conn *conn, bool silent);
 void sim_host_order(struct sim *sim, uint8_t verb, uint32_t node);
+int sim_host_take_over(struct sim *sim, uint32_t index); /* `ctrun takeover` there: the answer */
 
 /* After each call into the holder. */
 void sim_host_after(struct sim *sim, uint32_t index);
@@ -129,6 +132,8 @@ void sim_links_end(struct sim *sim, uint32_t index);
 uint64_t sim_links_deadline(const struct sim_host *host);
 void sim_endpoint_dial(struct sim *sim, uint32_t index);
 void sim_endpoint_leave(struct sim *sim, uint32_t index);
+void sim_endpoint_answers(struct sim *sim, const struct conn *conn,
+                          const struct ct_message *message);
 void sim_agent_connect(struct sim *sim, uint32_t index, uint64_t give_up_ms);
 void sim_agent_dial_again(struct sim *sim, uint32_t index);
 
@@ -148,11 +153,26 @@ void agreement_sends(struct sim *sim, uint32_t index, const struct ct_message *m
 /* Is it the newest leader of the record that the oracle follows? */
 bool agreement_is_newest(const struct sim *sim, const struct sim_daemon *daemon);
 
-/* Do so many of those who hold the record live that one of them must lead? */
-bool agreement_can_lead(struct sim *sim);
-bool agreement_is_behind(const struct sim *sim, uint32_t index);
 void agreement_disturb(struct sim *sim);
 void agreement_free(struct sim *sim);
+
+/* ---- quorum.c ---- */
+
+/* Do so many of those who hold the record live that one of them must lead? */
+bool agreement_can_lead(struct sim *sim);
+bool agreement_lives(struct sim *sim, uint32_t record);
+bool agreement_is_behind(struct sim *sim, uint32_t index);
+
+/* The living holder of the record that knows most of it; NULL: none. */
+struct sim_host *agreement_newest(struct sim *sim);
+
+/* The living holder with that id; NULL: its process is dead. */
+struct sim_host *agreement_holder_with(struct sim *sim, uint64_t id);
+
+/* ---- takeover.c ---- */
+
+/* After the faults: an operator's `ctrun takeover`, refused where the job lives. */
+void sim_take_over(struct sim *sim);
 
 /* ---- embedded_faults.c ---- */
 bool sim_embedded_fault_begin(struct sim *sim, struct fault *fault);

@@ -201,6 +201,17 @@ void sim_endpoint_leave(struct sim *sim, uint32_t index)
         sim_hang_up(sim, there);
 }
 
+void sim_endpoint_answers(struct sim *sim, const struct conn *conn,
+                          const struct ct_message *message)
+{
+    struct sim_host *host = &sim->hosts[conn->node];
+    if (host->there == SIM_CONNS || conn != &sim->conns[host->there])
+        return;
+    sim_log(sim, "n%u is told at the endpoint of a job that lives", conn->node);
+    ct_holder_endpoint_message(&host->holder, local_ms(host), message);
+    sim_host_after(sim, conn->node);
+}
+
 /* ---- of its agent ---- */
 
 static void dial_next(struct sim *sim, uint32_t index)

@@ -11,24 +11,23 @@ enum {
     LOSS_ROUNDS = 4, /* a node goes, perhaps below MIN, and comes back */
     OUT_MS = 2500,   /* beyond the lease, until survivors act again without a silent
                         node */
+    FIRST_STEPS = 5, /* that a round makes in twice their time */
     DONE_MS = 10000, /* until a job is over whose ranks are all done */
     ENDS_MS = 10000, /* what an agent's end may take beside its workers' */
     QUIET = 2,       /* generations of the last quarter of a run: one cools down, and comes */
-    STEPS = 5,       /* that a job must have made by then, */
-    STEPS_TIME = 10, /* in the time of so many, counted from when all held its base */
     WASTE = 5,       /* generations that a fault, a start or a broken connection may cost */
 };
 
 /* ---- nodes without workers ---- */
 
 /* It holds another record, which cannot go on, or has not begun: it waits for an operator. */
-static bool is_stuck(const struct sim *sim, const struct sim_node *node)
+static bool is_stuck(struct sim *sim, const struct sim_node *node)
 {
     return sim->embedded && agreement_is_behind(sim, node->index);
 }
 
 /* It was released, leads, and no other node can hold the record: it stays. */
-static bool is_needed(const struct sim *sim, const struct sim_node *node)
+static bool is_needed(struct sim *sim, const struct sim_node *node)
 {
     const struct sim_host *host = &sim->hosts[node->index];
     if (node->core.life != AGENT_HOSTING || !node->core.released || !host->holds ||
@@ -41,7 +40,7 @@ static bool is_needed(const struct sim *sim, const struct sim_node *node)
     return true;
 }
 
-static uint32_t count_idle(const struct sim *sim)
+static uint32_t count_idle(struct sim *sim)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < sim->node_count; i++)
@@ -195,10 +194,10 @@ static void check_progress(struct sim *sim, const struct ct_rdzv_roster *roster)
                                       sim->nodes[t->nodes[i]].done_step) >= sim->total_steps;
     if (all_done && sim->now > t->done_ms + DONE_MS * sim->scale)
         sim_fail(sim, "L7: all ranks are done, and the job goes on");
-    /* A node that remembers another record of the job joins after its `autonomy`, not sooner. */
-    bool is_late = sim->embedded && t->generation == 1 &&
-                   sim->now < t->recovered_ms + STEPS_TIME * sim->step_ms;
-    if (sim->total_steps == 0 && !is_late && sim->nodes[t->nodes[0]].state.step < STEPS)
+    const struct sim_daemon *daemon = sim_newest_daemon(sim);
+    bool is_new =
+        sim_local_ms(sim, daemon->index) < daemon->phase_ms + 2 * FIRST_STEPS * sim->step_ms;
+    if (sim->total_steps == 0 && !is_new && sim->nodes[t->nodes[0]].state.step < FIRST_STEPS)
         sim_fail(sim, "L3: no steps in g%" PRIu64, roster->generation);
 }
 

@@ -349,8 +349,10 @@ void sim_node_message(struct sim *sim, struct conn *conn, const struct ct_messag
     struct sim_node *node = &sim->nodes[conn->node];
     bool was_joining = node->member.phase == CT_MEMBER_JOINING;
     if (conn->daemon >= SIM_DAEMONS) {
+        if (conn->kind == CONN_ENDPOINT)
+            sim_endpoint_answers(sim, conn, message);
         if (conn->kind != CONN_AGENT || &sim->conns[node->conn] != conn)
-            return; /* what another holder answers */
+            return;
         if (message->type == CT_MSG_VOTERS)
             sim_host_voters(sim, conn->node, &message->voters);
         if (!sim->processes[sim_process(conn->node)].alive)

@@ -52,17 +52,19 @@ struct coverage {
     uint64_t steps;
     uint64_t faults;
     uint64_t published;
-    uint64_t restarts;  /* of the daemon */
-    uint64_t leads;     /* embedded: somebody began to lead */
-    uint64_t anew;      /* ... founded the record anew */
-    uint64_t lost;      /* ... a new job took the name of one whose nodes had all died */
-    uint64_t rebuilt;   /* ... of these, rebuilt from what nodes said */
-    uint64_t partial;   /* ... somebody led with what a minority held, */
-    uint64_t lossy;     /* ... which was not all */
-    uint64_t second;    /* ... while the first one lived, behind a cut */
-    uint64_t ended;     /* runs that ended with that */
-    uint64_t waits;     /* ... in which nodes wait at the end, as they must */
-    uint64_t takeovers; /* a daemon found that a newer one has the journal */
+    uint64_t restarts;   /* of the daemon */
+    uint64_t leads;      /* embedded: somebody began to lead */
+    uint64_t anew;       /* ... founded the record anew */
+    uint64_t lost;       /* ... a new job took the name of one whose nodes had all died */
+    uint64_t rebuilt;    /* ... of these, rebuilt from what nodes said */
+    uint64_t partial;    /* ... somebody led with what a minority held, */
+    uint64_t lossy;      /* ... which was not all */
+    uint64_t second;     /* ... while the first one lived, behind a cut */
+    uint64_t ended;      /* runs that ended with that */
+    uint64_t taken_over; /* by an operator's word */
+    uint64_t not_taken;  /* likewise, refused: the job lives */
+    uint64_t waits;      /* ... in which nodes wait at the end, as they must */
+    uint64_t takeovers;  /* a daemon found that a newer one has the journal */
     uint64_t moves[CT_RDZV_PHASES][CT_RDZV_PHASES];
     uint64_t member_moves[CT_RDZV_MEMBER_STATES][CT_RDZV_MEMBER_STATES];
     uint64_t messages[80];

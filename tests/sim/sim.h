@@ -13,6 +13,8 @@
  *      workers.c   what the agent's core decides, done to model workers
  *      training.c  what the workers do together: recover, step, finish
  *      embedded.c  no daemons: a holder of the record in each node
+ *      quorum.c    whether enough of them live
+ *      takeover.c  an operator takes a job over, where it lives and where it waits
  *      links.c     the holders' connections to each other, and their agents' to them
  *      oracle.c    the invariants of what the daemons do and say, checked after every event
  *      agreement.c the invariants of what the holders agree on
@@ -268,8 +270,7 @@ struct training {
     uint64_t published_generation; /* the newest when the round was made */
     uint64_t published_step;
     struct state base;      /* what all take; lineage 0: not looked at yet */
-    bool recovered;         /* all hold it ... */
-    uint64_t recovered_ms;  /* ... since then */
+    bool recovered;         /* all hold it */
     uint64_t boundary_step; /* they stop after it; 0: none */
     uint64_t done_ms;       /* when the last of them ends, or ended */
 };

@@ -109,7 +109,6 @@ static void recover(struct sim *sim)
         return;
     oracle_recovered(sim);
     t->recovered = true;
-    t->recovered_ms = sim->now;
     for (uint32_t i = 0; i < t->count && is_last(sim, t->base.step); i++)
         finish(sim, t->nodes[i]);
 }

@@ -316,6 +316,7 @@ static void happen(struct sim *sim, const struct event *event)
         break;
     case EV_LED:
         oracle_led(sim);
+        sim_take_over(sim);
         break;
     case EV_QUIET:
         oracle_quiet(sim);

@@ -191,6 +191,8 @@ static void receive(const struct flight *flight)
     } else if (is_here(conn) && conn == conn->from->agent) {
         hosts_note(conn->from, &message);
         ct_member_message(&conn->from->member, now_ms, &message);
+    } else if (is_here(conn) && conn == conn->from->there) {
+        ct_holder_endpoint_message(&conn->from->holder, now_ms, &message);
     }
     ct_arena_deinit(&arena);
 }

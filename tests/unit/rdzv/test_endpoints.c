@@ -65,6 +65,23 @@ Test(endpoints, newer_voters_take_the_place_of_older_ones)
     cr_assert_eq(next_port(0), 9);
 }
 
+/* Its own holder, left behind, says the same again and again: x, which is dead. */
+Test(endpoints, those_given_are_asked_too_when_a_follower_repeats_itself)
+{
+    struct ct_wire_replica_server servers[] = {{.id = 1, .address = "x:7"},
+                                               {.id = 2, .address = "y:8"}};
+    const struct ct_msg_voters voters = {.epoch = 0, .servers = {servers, 2}};
+    bool is_asked = false;
+
+    cr_assert_eq(ct_endpoints_init(&endpoints, "a:1", NULL), 0);
+    for (int i = 0; i < 6; i++) {
+        ct_endpoints_learn(&endpoints, &voters);
+        ct_endpoints_begin(&endpoints, 0, 10000);
+        is_asked = next_port(0) == 1 || is_asked;
+    }
+    cr_assert(is_asked);
+}
+
 Test(endpoints, an_address_that_cannot_be_read_is_left_out)
 {
     cr_assert_eq(ct_endpoints_init(&endpoints, "a:1", NULL), 0);

@@ -57,6 +57,30 @@ Test(holder, five_hosts_have_five_voters_and_four_have_three)
     cr_assert_eq(__builtin_popcount(hosts_voters(world, 0)), 3);
 }
 
+/* As the agent of `member` would at another holder's. */
+static void speak_to(uint32_t index, struct host *member)
+{
+    struct host *to = &world->list[index];
+    const struct ct_message hello = {.type = CT_MSG_HELLO,
+                                     .hello = {.protocol = CT_WIRE_PROTOCOL,
+                                               .job = "job",
+                                               .host = member->name,
+                                               .incarnation = member->id,
+                                               .role = "agent"}};
+    struct conn *conn = &world->conns[world->conn_count++];
+
+    *conn = (struct conn){.from = member,
+                          .to = to,
+                          .from_life = member->life,
+                          .to_life = to->life,
+                          .open = true,
+                          .answered = true};
+    cr_assert(ct_holder_opened(&to->holder, world->now_ms, &conn->holder, conn));
+    member->agent = conn;
+    ct_holder_message(&to->holder, world->now_ms, &conn->holder, &hello);
+    hosts_run(world, 1);
+}
+
 Test(holder, a_member_that_speaks_to_a_follower_is_told_who_leads)
 {
     struct host *member;
@@ -65,30 +89,55 @@ Test(holder, a_member_that_speaks_to_a_follower_is_told_who_leads)
     begin(3, 2);
     member = &world->list[2];
     told = member->told_count;
-    const struct ct_message hello = {.type = CT_MSG_HELLO,
-                                     .hello = {.protocol = CT_WIRE_PROTOCOL,
-                                               .job = "job",
-                                               .host = "host2",
-                                               .incarnation = member->id,
-                                               .role = "agent"}};
-    /* As its agent would at another holder's. */
-    struct conn *conn = member->agent;
-    struct ct_holder *follower = &world->list[1].holder;
-    cr_assert_not(ct_holder_leads(follower));
-    conn->open = conn->answered = true;
-    struct conn *other = &world->conns[world->conn_count++];
-    *other = *conn;
-    other->to = &world->list[1];
-    other->to_life = world->list[1].life;
-    cr_assert(ct_holder_opened(follower, world->now_ms, &other->holder, other));
-    member->agent = other;
-    ct_holder_message(follower, world->now_ms, &other->holder, &hello);
-    hosts_run(world, 1);
+    cr_assert_not(ct_holder_leads(&world->list[1].holder));
+    speak_to(1, member);
     cr_assert_eq(member->told_count, told + 1);
     cr_assert_str_eq(member->told, world->list[0].address, "the leader comes first");
     cr_assert_eq(member->told_epoch, 0, "who says so does not lead");
     cr_assert_str_eq(member->refusal,
                      "the rendezvous of job job is at 10.0.0.0:1001, not at host host1");
+}
+
+/* Those that it knew by its own record may be dead. */
+Test(holder, one_that_was_removed_while_it_was_cut_off_names_those_who_hold_the_record_now)
+{
+    uint32_t removed = 0, spare = 0;
+
+    begin(4, 2);
+    for (uint32_t i = 1; i < 4; i++)
+        if ((hosts_voters(world, 0) >> i & 1) != 0)
+            removed = i;
+        else
+            spare = i;
+    struct host *host = &world->list[removed];
+    hosts_cut(world, removed, true);
+    hosts_run(world, 5000);
+    struct ct_wire_replica_server now = {.id = ct_id_fold(world->list[spare].id),
+                                         .address = world->list[spare].address};
+    const struct ct_msg_voters voters = {.epoch = UINT64_C(1) << 32 | 9,
+                                         .era = ct_replica_era(host->holder.replica),
+                                         .servers = {&now, 1}};
+    cr_assert_eq(ct_holder_follow(&host->holder, world->now_ms, &voters), 0);
+    speak_to(removed, host);
+    cr_assert_str_eq(host->told, world->list[spare].address);
+    cr_assert_not_null(strstr(host->refusal, "was cut off from it"), "%s", host->refusal);
+}
+
+/* It would go on with what it holds when this one dies. */
+Test(holder, of_two_none_is_replaced_because_its_node_is_away)
+{
+    begin(2, 1);
+    uint32_t told = world->list[1].told_count;
+    for (int i = 0; i < 150; i++) { /* its agent comes no more, its replica is heard */
+        struct ct_holder_conn *conn = world->list[0].holder.conns;
+
+        for (; conn != NULL; conn = conn->next)
+            conn->offers = false;
+        hosts_run(world, 100);
+    }
+    cr_assert_eq(hosts_voters(world, 0), 3);
+    cr_assert_eq(world->list[1].told_count, told, "nothing has changed");
+    cr_assert_eq(hosts_leader(world), 0);
 }
 
 Test(holder, a_survivor_whose_others_are_all_proven_dead_founds_anew)
@@ -253,6 +302,40 @@ Test(holder, a_host_that_starts_again_before_the_first_round_joins_who_waits)
     for (uint32_t i = 0; i < 3; i++)
         cr_assert_neq(world->list[i].round, 0, "host %u is in no round", i);
     cr_assert_eq(hosts_leader(world), 1);
+}
+
+/* Hosts 1, 2 and 4 have a job that runs; hosts 0 and 3, which do not reach them, found another, and
+ * host 0 dies: neither leader is where the nodes meet, and each hears of nobody. */
+static void begin_two(void)
+{
+    hosts_init(world, 5, 3);
+    hosts_kill(world, 3);
+    hosts_run(world, 8000);
+    hosts_kill(world, 0);
+    hosts_run(world, 8000);
+    for (uint32_t i = 1; i < 5; i++)
+        for (uint32_t k = 0; k < 4; k += 3)
+            if (i != 3)
+                world->cut[i][k] = world->cut[k][i] = true;
+    hosts_start(world, 0);
+    hosts_start(world, 3);
+    hosts_run(world, 3000);
+    hosts_kill(world, 0);
+    hosts_run(world, 3000);
+    cr_assert(ct_holder_leads(&world->list[3].holder));
+    cr_assert_eq(world->list[3].round, 0);
+    cr_assert_gt(era_of(3), era_of(1));
+    memset(world->cut, 0, sizeof world->cut);
+}
+
+Test(holder, a_leader_without_a_round_is_told_of_the_job_that_lives_where_the_nodes_meet)
+{
+    begin_two();
+    hosts_start(world, 0);
+    hosts_run(world, 20000);
+    cr_assert_geq(hosts_leader(world), 0, "there is one");
+    for (uint32_t i = 0; i < 5; i++)
+        cr_assert_eq(world->list[i].round, world->list[1].round, "host %u is in another round", i);
 }
 
 /* The others know of the third or do not; nothing but the dead one is waited for. */

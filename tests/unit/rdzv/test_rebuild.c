@@ -76,6 +76,25 @@ Test(rebuild, nothing_is_founded_a_second_time_while_a_holder_may_live)
     scene_deinit(&s);
 }
 
+/* "b" was in a round, and its holders may live: "a" could begin one alone. */
+Test(rebuild, no_first_round_is_begun_while_a_node_that_was_in_one_asks)
+{
+    struct scene s;
+    char text[512];
+
+    begin(&s, 1, 3);
+    scene_join(&s, "a");
+    scene_host(&s, "b")->promised = 5;
+    scene_join(&s, "b");
+    scene_at(&s, s.now_ms + 2 * (uint64_t)s.params.lease_ms + 4000, true);
+    cr_assert_eq(ct_rdzv_generation(s.job), 0, "its proof may come");
+    ct_rdzv_describe(s.job, text, sizeof(text));
+    cr_assert_not_null(strstr(text, "ctrun takeover"), "%s", text);
+    scene_at(&s, s.now_ms + 2000, true);
+    cr_assert_eq(ct_rdzv_generation(s.job), 1, "it has asked no more");
+    scene_deinit(&s);
+}
+
 Test(rebuild, what_a_minority_held_is_brought_up_to_date)
 {
     struct scene s;

@@ -222,6 +222,26 @@ Test(replica, of_two_voters_the_follower_of_a_dead_leader_founds_the_record_with
     expect_puts(world->now_ms + 3000);
 }
 
+/* What the other one, elected since, has confirmed with a third, it lacks. */
+Test(replica, of_two_voters_one_that_was_deposed_does_not_hold_all)
+{
+    begin(11, 2);
+    world_run(world, 3000);
+    int leader = world_leader(world), other = other_voter(leader);
+    struct ct_replica *deposed = world->nodes[leader].replica;
+    const struct ct_message vote = {.type = CT_MSG_VOTE,
+                                    .vote = {.term = ct_replica_term(deposed) + 1,
+                                             .sender = {.era = ct_replica_era(deposed),
+                                                        .id = world->nodes[other].id,
+                                                        .to = world->nodes[leader].id,
+                                                        .address = "elsewhere:1"},
+                                             .disrupt = true}};
+
+    ct_replica_receive(deposed, world->now_ms, &vote);
+    cr_assert_not(ct_replica_leads(deposed));
+    cr_assert_not(ct_replica_holds_all(deposed, world->now_ms));
+}
+
 Test(replica, a_follower_that_has_not_heard_its_leader_for_long_may_lack_what_that_did_alone)
 {
     begin(10, 2);
