@@ -398,8 +398,14 @@ static void lose_part(struct sim *sim, struct sim_host *host)
         record->published_step >= o->counted_step)
         return;
     sim->coverage.lossy++;
-    for (uint64_t i = record->committed + 1; i < SIM_ROUNDS && !is_remembered(sim); i++)
+    uint64_t known = record->committed; /* rounds beyond, nobody who lives remembers */
+    for (uint32_t i = 0; i < SIM_NODES; i++)
+        if (sim->processes[sim_process(i)].alive)
+            known = CT_MAX(known, sim->nodes[i].member.received);
+    for (uint64_t i = known + 1; i < SIM_ROUNDS; i++)
         o->past[i] = (struct past){0};
+    if (sim->training.generation > known)
+        sim->training = (struct training){0};
     forget_part(sim);
     o->generation = record->reserved;
     o->committed = record->committed;
