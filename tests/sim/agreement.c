@@ -109,13 +109,21 @@ static void follow_record(struct sim *sim, uint32_t record, uint64_t generation)
     const struct oracle kept = {
         .wall_reads = o->wall_reads, .starts = o->starts, .breaks = o->breaks};
     *o = kept;
+    if (sim->agreement.records[record].reserved > 0) /* it went on while another was followed */
+        forget_part(sim);
     sim->training = (struct training){0};
+}
+
+/* It has been at work for a while, not only between two pauses. */
+static bool is_awake(const struct sim *sim, uint32_t node)
+{
+    return sim->now > sim->processes[sim_process(node)].paused_until + CALM_MS;
 }
 
 static bool reach(const struct sim *sim, uint32_t one, uint32_t other)
 {
-    return sim->processes[sim_process(other)].paused_until <= sim->now &&
-           sim->severed[one][other] == 0 && sim->severed[other][one] == 0;
+    return is_awake(sim, one) && is_awake(sim, other) && sim->severed[one][other] == 0 &&
+           sim->severed[other][one] == 0;
 }
 
 /* Does who leads the record that lives reach the endpoint, and the founder of another, too? */
@@ -127,8 +135,7 @@ static bool is_reached(const struct sim *sim, const struct sim_host *founder)
     for (uint32_t i = 0; is_there && i < SIM_NODES; i++)
         if (sim->hosts[i].holds && sim->hosts[i].serves &&
             sim->now > sim->hosts[i].led_ms + CALM_MS &&
-            sim->hosts[i].record == sim->agreement.record &&
-            sim->processes[sim_process(i)].paused_until <= sim->now && reach(sim, i, 0))
+            sim->hosts[i].record == sim->agreement.record && reach(sim, i, 0))
             return true;
     return false;
 }

@@ -7,6 +7,8 @@
  * The way back from a state through the bases is its descent. */
 #include "sim.h"
 
+#include "rendezvous/core/core_state.h"
+
 #include "base/assert.h"
 #include "base/number/hash.h"
 #include "history/history.h"
@@ -92,7 +94,9 @@ void oracle_node_informed(struct sim *sim, const struct conn *conn,
                  node->epoch, epoch);
     if (was_welcomed && node->member.received > 0)
         node->epoch = CT_MAX(node->epoch, epoch);
-    bool is_untold = message->type == CT_MSG_HEARTBEAT_ACK &&
+    const struct ct_rdzv *job = sim->embedded ? sim_job(sim_newest_daemon(sim)) : NULL;
+    bool is_agreed = job == NULL || job->pending == 0; /* what it would be asked for */
+    bool is_untold = message->type == CT_MSG_HEARTBEAT_ACK && is_agreed &&
                      message->heartbeat_ack.state == CT_RDZV_PREPARING &&
                      node->requested < message->heartbeat_ack.generation && sim->disk.full == 0 &&
                      sim->now > sim->disk.full_until + RETRY_MS;
@@ -205,6 +209,10 @@ void oracle_published(struct sim *sim, const struct ct_rdzv_publication *publish
     const struct ct_rdzv_publication *last = &o->published;
     if (published->generation == last->generation && published->step == last->step)
         return;
+    if (oracle_has_forgotten(sim)) { /* it is what is left of a record that was lost in part */
+        o->published = *published;
+        return;
+    }
     if (!history_follows(published->generation, published->step, last->generation, last->step))
         sim_fail(sim,
                  "S6: step %" PRIu64 " of g%" PRIu64 " is published after step %" PRIu64
@@ -258,6 +266,8 @@ void oracle_step(struct sim *sim, uint32_t index)
 {
     struct oracle *o = &sim->oracle;
     const struct state *state = &sim->nodes[index].state;
+    if (oracle_has_forgotten(sim))
+        return; /* workers of the round before, which have not been told yet */
     if (state->lineage != o->step_generation)
         sim_fail(sim, "S5: %s makes a step in g%" PRIu64 ", the round is g%" PRIu64,
                  sim->nodes[index].host, state->lineage, o->step_generation);

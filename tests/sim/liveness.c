@@ -40,12 +40,20 @@ static bool is_needed(struct sim *sim, const struct sim_node *node)
     return true;
 }
 
+/* It ended, and is not started again, or not yet. */
+static bool is_over(const struct sim *sim, const struct sim_node *node)
+{
+    return sim->embedded && !sim->processes[sim_process(node->index)].alive;
+}
+
 static uint32_t count_idle(struct sim *sim)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < sim->node_count; i++)
-        count += sim->processes[sim_process(i)].alive &&
-                 (is_needed(sim, &sim->nodes[i]) || is_stuck(sim, &sim->nodes[i]));
+    for (uint32_t i = 0; i < sim->node_count; i++) {
+        const struct sim_node *node = &sim->nodes[i];
+        count += is_over(sim, node) || (sim->processes[sim_process(i)].alive &&
+                                        (is_needed(sim, node) || is_stuck(sim, node)));
+    }
     return count;
 }
 

@@ -186,16 +186,27 @@ static void check_cordons(struct sim *sim, const struct ct_rdzv_roster *roster)
     }
 }
 
-/* Is there somebody who knows that no step was made in the round before, for it had not even taken
- * the base? */
-static bool reports_idle(const struct sim *sim, const struct ct_rdzv_roster *roster)
+/* What the node of that incarnation promised last; NULL: it is no member. */
+static const struct ct_rdzv_member *member_of(const struct ct_rdzv *job, struct ct_id id)
+{
+    for (size_t i = 0; i < ct_rdzv_capacity(job); i++) {
+        const struct ct_rdzv_member *member = ct_rdzv_member(job, i);
+        if (member->state != CT_RDZV_FREE && ct_id_equal(member->id, id))
+            return member;
+    }
+    return NULL;
+}
+
+/* Does somebody of the round before promise that it took part in no step of it? Who lost its
+ * workers cannot tell. */
+static bool reports_idle(const struct sim *sim, const struct ct_rdzv *job)
 {
     const struct oracle *o = &sim->oracle;
+    const struct ct_rdzv_roster *roster = ct_rdzv_roster(job);
     for (uint32_t i = 0; i < roster->count; i++) {
-        const struct sim_node *node = &sim->nodes[roster->places[i].id.high - 1];
-        for (uint32_t k = 0; k < o->order_count; k++)
-            if (ct_id_equal(roster->places[i].id, o->order[k]) &&
-                node->incarnations == o->order[k].low && node->recovered_max < o->order_generation)
+        const struct ct_rdzv_member *member = member_of(job, roster->places[i].id);
+        for (uint32_t k = 0; member != NULL && k < o->order_count; k++)
+            if (ct_id_equal(member->id, o->order[k]) && member->acted < o->order_generation)
                 return true;
     }
     return false;
@@ -207,7 +218,7 @@ static void note_order(struct sim *sim, const struct ct_rdzv *job)
     const struct ct_rdzv_roster *roster = ct_rdzv_roster(job);
     CT_ASSERT(roster->count <= CT_COUNT(o->order));
     bool was_idle = o->order_generation > o->step_generation;
-    if (!o->past[roster->generation].overlaps || (was_idle && !reports_idle(sim, roster)))
+    if (!o->past[roster->generation].overlaps || (was_idle && !reports_idle(sim, job)))
         o->cut_generation = roster->generation;
     o->order_count = roster->count;
     o->order_generation = roster->generation;
@@ -279,7 +290,7 @@ static void check_budget(struct sim *sim, const struct sim_daemon *daemon,
     if (restarts < daemon->restarts || restarts > sim->params.max_restarts)
         sim_fail(sim, "S12: %u restarts after %u, %u are allowed", restarts, daemon->restarts,
                  sim->params.max_restarts);
-    if (!is_newest(sim, daemon))
+    if (!is_newest(sim, daemon) || oracle_has_forgotten(sim))
         return;
     /* The step that begins a round may bring the next incident, which nobody
      * could see before. */

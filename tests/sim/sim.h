@@ -553,6 +553,14 @@ void oracle_node_informed(struct sim *sim, const struct conn *conn,
 void oracle_node_closed(struct sim *sim, uint32_t index);
 void oracle_base(struct sim *sim);
 void oracle_recovered(struct sim *sim);
+
+/* The record was lost, in part or as a whole, and no round has been made since: what is left of it
+ * is taken as it is. */
+static inline bool oracle_has_forgotten(const struct sim *sim)
+{
+    return sim->embedded && sim->oracle.order_generation == 0 &&
+           sim->oracle.cut_generation == SIM_ROUNDS;
+}
 void oracle_step(struct sim *sim, uint32_t index);
 
 /* A publication is on record. */
