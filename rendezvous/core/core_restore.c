@@ -136,18 +136,19 @@ void ct_rdzv_restored_within(struct ct_rdzv *job, uint64_t within_ms)
     job->due_ms = ct_rdzv_deadline(job);
 }
 
-/* It has at least as long as a living agent takes to come back. */
+/* Unless its lease is over, it has at least as long as a living agent takes to come back. */
 void ct_rdzv_restored_silent(struct ct_rdzv *job, uint64_t id, uint64_t silent_ms)
 {
     uint32_t lease_ms = job->params.lease_ms;
-    uint64_t left_ms = lease_ms - CT_MIN(silent_ms, (uint64_t)lease_ms);
+    uint64_t left_ms = silent_ms < lease_ms ? CT_MAX(lease_ms - silent_ms,
+                                                     (uint64_t)ct_rdzv_heartbeat_ms(&job->params))
+                                            : 1;
     for (size_t i = 0; i < job->capacity; i++) {
         struct ct_rdzv_member *member = &job->members[i];
-        if (member->state == CT_RDZV_FREE || ct_id_fold(member->id) != id)
+        if (member->state == CT_RDZV_FREE || member->link != 0 || ct_id_fold(member->id) != id)
             continue;
         member->missed = true;
-        member->lease_awake_ms =
-            ct_rdzv_awake_ms(job) + CT_MAX(left_ms, (uint64_t)ct_rdzv_heartbeat_ms(&job->params));
+        member->lease_awake_ms = ct_rdzv_awake_ms(job) + left_ms;
         job->scan_awake_ms = CT_MIN(job->scan_awake_ms, member->lease_awake_ms);
     }
     job->due_ms = ct_rdzv_deadline(job);

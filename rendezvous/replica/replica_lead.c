@@ -81,8 +81,27 @@ static void send_snapshot(struct ct_replica *replica, struct replica_peer *peer,
     free(data);
 }
 
+/* By it who leads next knows since when a voter is silent that fell silent with this one. */
+static uint32_t list_silences(const struct ct_replica *replica, const struct replica_peer *to,
+                              struct ct_wire_replica_silence list[CT_REPLICA_SERVERS + 1])
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < replica->peer_count; i++) {
+        const struct replica_peer *peer = &replica->peers[i];
+
+        if (peer != to && peer->heard_ms != 0)
+            list[count++] = (struct ct_wire_replica_silence){
+                .id = peer->id,
+                .silent_ms =
+                    (uint32_t)CT_MIN(replica->now_ms - peer->heard_ms, (uint64_t)UINT32_MAX)};
+    }
+    return count;
+}
+
 static void send_entries(struct ct_replica *replica, struct replica_peer *peer, const char *address)
 {
+    struct ct_wire_replica_silence silences[CT_REPLICA_SERVERS + 1];
     struct ct_wire_replica_entry list[SEND_ENTRIES];
     const struct replica_log *log = &replica->log;
     uint64_t previous = peer->next - 1, next = peer->next;
@@ -102,15 +121,17 @@ static void send_entries(struct ct_replica *replica, struct replica_peer *peer, 
     if (peer->streams)
         peer->next = next;
     replica_send(replica, peer->id, address,
-                 &(struct ct_message){.type = CT_MSG_APPEND,
-                                      .append = {.term = replica->term,
-                                                 .sender = replica_sender(replica, peer->id),
-                                                 .previous_index = previous,
-                                                 .previous_term = replica_log_term(log, previous),
-                                                 .committed = replica->committed,
-                                                 .stamp = replica->now_ms,
-                                                 .echo = peer->stamp,
-                                                 .entries = {list, count}}});
+                 &(struct ct_message){
+                     .type = CT_MSG_APPEND,
+                     .append = {.term = replica->term,
+                                .sender = replica_sender(replica, peer->id),
+                                .previous_index = previous,
+                                .previous_term = replica_log_term(log, previous),
+                                .committed = replica->committed,
+                                .stamp = replica->now_ms,
+                                .echo = peer->stamp,
+                                .others = {silences, list_silences(replica, peer, silences)},
+                                .entries = {list, count}}});
 }
 
 static const char *address_of(const struct ct_replica *replica,

@@ -75,6 +75,7 @@ void ct_holder_tick(struct ct_holder *holder, uint64_t now_ms)
         holder->changed = false;
         ct_replica_tick(holder->replica, now_ms);
         holder_go_on_without_silent(holder);
+        holder_miss_silent(holder);
         if (holder->peers == NULL && ct_replica_leader(holder->replica) == 0)
             holder_go_on_without_dead(holder); /* it waited for one that led */
         holder_ask_nodes(holder);
@@ -213,6 +214,18 @@ static void receive_voters(struct ct_holder *holder, struct ct_holder_conn *conn
     tell_those_without_round(holder);
 }
 
+/* The leader says how long ago it heard the others. */
+static void note_silences(struct ct_holder *holder, const struct ct_msg_append *append)
+{
+    for (uint32_t i = 0; i < append->others.count; i++) {
+        struct ct_holder_voter *voter = holder_voter_of(holder, append->others.data[i].id);
+        uint64_t silent_ms = CT_MIN(append->others.data[i].silent_ms, holder->now_ms);
+
+        if (voter != NULL)
+            voter->heard_ms = CT_MAX(voter->heard_ms, holder->now_ms - silent_ms);
+    }
+}
+
 static void receive_of_replica(struct ct_holder *holder, const struct ct_holder_conn *conn,
                                const struct ct_message *message)
 {
@@ -224,6 +237,8 @@ static void receive_of_replica(struct ct_holder *holder, const struct ct_holder_
     if (voter != NULL && ct_replica_leader(holder->replica) == conn->id) {
         holder->led_by = conn->id;
         voter->led = true;
+        if (message->type == CT_MSG_APPEND)
+            note_silences(holder, &message->append);
     }
     holder_update_voters(holder);
 }

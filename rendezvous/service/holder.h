@@ -104,9 +104,10 @@ struct ct_holder_voters {
 /* What is known of another voter. */
 struct ct_holder_voter {
     uint64_t id;
-    uint64_t heard_ms; /* when its replica was last heard */
+    uint64_t heard_ms; /* when its replica was last heard, here or by the leader */
     uint64_t seen_ms;  /* when its node was last here, or came */
     uint32_t offers;   /* connections of its node that offer: it is here */
+    bool awaited;      /* its node has not come since this holder leads */
     bool led;          /* ever: it was heard all the time, then */
 };
 

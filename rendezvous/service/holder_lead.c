@@ -166,12 +166,25 @@ static void on_lead(void *context, uint64_t term)
         struct ct_holder_voter *voter = &holder->voters[i];
 
         voter->seen_ms = holder->now_ms;
+        voter->awaited = !voter->led && holder->peers == NULL;
         if (voter->led)
             ct_service_node_silent(holder->service, voter->id, holder->now_ms - voter->heard_ms);
     }
     for (size_t i = 0; i < holder->dead_count; i++)
         ct_service_node_died(holder->service, holder->now_ms, holder->dead[i]);
     log_lead(holder, term);
+}
+
+void holder_miss_silent(struct ct_holder *holder)
+{
+    for (size_t i = 0; holder->service != NULL && i < holder->voter_count; i++) {
+        struct ct_holder_voter *voter = &holder->voters[i];
+
+        if (!voter->awaited || holder->now_ms - voter->heard_ms < holder->lease_ms)
+            continue;
+        voter->awaited = false;
+        ct_service_node_silent(holder->service, voter->id, holder->lease_ms);
+    }
 }
 
 static void on_follow(void *context)

@@ -22,6 +22,10 @@ void holder_log(const struct ct_holder *holder, enum ct_log_level level, const c
 /* The callbacks of a replica and of a service, for ct_holder_init. */
 void holder_connect_parts(struct ct_holder *holder);
 
+/* Nodes of other voters that have not come since this holder leads are lost when their replicas
+ * have been silent for a lease. */
+void holder_miss_silent(struct ct_holder *holder);
+
 /* Tell a node, or an operator, to go elsewhere. */
 void holder_refuse(const struct ct_holder *holder, struct ct_holder_conn *conn);
 

@@ -79,6 +79,7 @@ void holder_set_offers(struct ct_holder *holder, struct ct_holder_conn *conn, bo
 
     if (voter != NULL && conn->offers != offers) {
         voter->offers += offers ? 1u : UINT32_MAX;
+        voter->awaited = voter->awaited && !offers;
         voter->seen_ms = holder->now_ms;
     }
     conn->offers = offers;

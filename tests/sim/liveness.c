@@ -15,7 +15,8 @@ enum {
     DONE_MS = 10000, /* until a job is over whose ranks are all done */
     ENDS_MS = 10000, /* what an agent's end may take beside its workers' */
     QUIET = 2,       /* generations of the last quarter of a run: one cools down, and comes */
-    WASTE = 5,       /* generations that a fault, a start or a broken connection may cost */
+    HANDOVER_MS = 2000,
+    WASTE = 5, /* generations that a fault, a start or a broken connection may cost */
 };
 
 /* ---- nodes without workers ---- */
@@ -240,13 +241,18 @@ static void check_running(struct sim *sim, const struct ct_rdzv *job)
 }
 
 /* L1: somebody leads, if anybody may. */
-void oracle_led(struct sim *sim)
+bool oracle_led(struct sim *sim, bool is_again)
 {
     const struct sim_daemon *daemon = sim_newest_daemon(sim);
     bool is_led = daemon != NULL && agreement_is_newest(sim, daemon);
-    if (!is_led && !sim->oracle.close_reported && agreement_can_lead(sim))
+    bool must_be_led = !sim->oracle.close_reported && agreement_can_lead(sim);
+    if (is_led || !must_be_led)
+        return true;
+    if (is_again)
         sim_fail(sim, "L1: nobody leads %" PRIu64 " ms after all is well",
                  sim->now - sim->faults_ms);
+    sim_schedule(sim, sim->now + HANDOVER_MS, EV_LED, 1, 0); /* a drained one may be handing over */
+    return false;
 }
 
 /* L8: once all is well for a while no round follows the other. */

@@ -572,7 +572,9 @@ void oracle_calm_out(struct sim *sim, const struct fault *fault);
 void oracle_calm_ordered(struct sim *sim, const struct fault *fault);
 void oracle_calm_left(struct sim *sim, const struct fault *fault);
 void oracle_calm_end(struct sim *sim, const struct fault *fault);
-void oracle_led(struct sim *sim);   /* some time after the faults */
+
+/* Some time after the faults. False: it looks again a little later. */
+bool oracle_led(struct sim *sim, bool is_again);
 void oracle_quiet(struct sim *sim); /* at 3/4 of the phase without faults */
 void oracle_end(struct sim *sim);
 

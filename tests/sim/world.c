@@ -319,8 +319,8 @@ static void happen(struct sim *sim, const struct event *event)
         start_process(sim, event->a);
         break;
     case EV_LED:
-        oracle_led(sim);
-        sim_take_over(sim);
+        if (oracle_led(sim, event->a == 1))
+            sim_take_over(sim);
         break;
     case EV_QUIET:
         oracle_quiet(sim);

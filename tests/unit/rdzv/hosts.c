@@ -33,9 +33,11 @@ static bool io_is_for(void *context, void *peer, const char *job)
 
 static void io_announce(void *context, const char *job, const char *sentence)
 {
-    (void)context;
+    const struct host *host = context;
+
     (void)job;
-    (void)sentence;
+    if (getenv("HOSTS_LOG") != NULL)
+        printf("[%6llu] %s: %s\n", (unsigned long long)host->world->now_ms, host->name, sentence);
 }
 
 static void io_admit(void *context, void *peer)

@@ -193,5 +193,5 @@ Test(holder_loss, a_node_that_is_cut_off_with_the_leader_is_missed_soon_after_it
     hosts_cut(world, 1, true);
     uint64_t after_ms = next_round_after(4, world->now_ms);
     cr_assert_gt(after_ms, HOSTS_LEASE_MS);
-    cr_assert_lt(after_ms, HOSTS_LEASE_MS + 3000, "after %llu ms", (unsigned long long)after_ms);
+    cr_assert_lt(after_ms, HOSTS_LEASE_MS + 1500, "after %llu ms", (unsigned long long)after_ms);
 }
