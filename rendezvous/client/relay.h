@@ -1,9 +1,8 @@
 /* Store operations of a node's workers in flight to the rendezvous: kept until answered.
  *
  * When the connection breaks, SET, GET and WAIT are retransmitted on the next one; an ADD, CAS or
- * DELETE, which may or may not have been done, is answered CT_ECLOSED. A SET that is retransmitted
- * may take effect twice, and so replace what others have set in between: keys that several clients
- * write are for CAS. One thread at a time. */
+ * DELETE, which may or may not have been done, is answered CT_ECLOSED. The service knows a SET that
+ * it has done (service_store.c). One thread at a time. */
 #ifndef CT_RENDEZVOUS_CLIENT_RELAY_H
 #define CT_RENDEZVOUS_CLIENT_RELAY_H
 

@@ -49,6 +49,7 @@ static void free_job(struct ct_service_job *job)
 {
     ct_store_free(job->store);
     ct_rdzv_free(job->core);
+    free(job->sets);
     free(job->waits);
     ct_admin_forget(job);
     free(job);
@@ -145,19 +146,6 @@ struct ct_service_job *ct_service_find_job(const struct ct_service *service, con
     return job;
 }
 
-/* The store answers a link: a number in the reply table of wire.def. */
-static void on_reply(void *context, uint64_t client, const struct ct_msg_store_reply *reply)
-{
-    struct ct_service_job *job = context;
-    struct ct_service_link *link = ct_service_link_of(job->service, client);
-    if (link == NULL)
-        return;
-    if (link->open_requests > 0)
-        link->open_requests--;
-    struct ct_message message = {.type = CT_MSG_STORE_REPLY, .store_reply = *reply};
-    ct_service_send(job->service, client, &message);
-}
-
 struct ct_service_job *ct_service_add_job(struct ct_service *service, struct ct_rdzv *core)
 {
     struct ct_service_job *job = core != NULL ? calloc(1, sizeof(*job)) : NULL;
@@ -170,7 +158,7 @@ struct ct_service_job *ct_service_add_job(struct ct_service *service, struct ct_
     ct_rdzv_set_rebuild(core, service->rebuild);
     struct ct_store_limits limits = {.keys = 0};
     memcpy(limits.hash_key, service->limits.hash_key, sizeof(limits.hash_key));
-    job->store = ct_store_new(&limits, on_reply, job);
+    job->store = ct_store_new(&limits, ct_service_on_reply, job);
     if (job->store == NULL) {
         free_job(job);
         return NULL;
@@ -242,8 +230,8 @@ void ct_service_refuse(struct ct_service *service, uint64_t link, int code, uint
     drop(service, link, code, sentence);
 }
 
-static void violation(struct ct_service *service, struct ct_service_link *link,
-                      const char *sentence)
+void ct_service_violation(struct ct_service *service, struct ct_service_link *link,
+                          const char *sentence)
 {
     drop(service, link->number, CT_EPROTOCOL, sentence);
 }
@@ -256,7 +244,7 @@ static void on_hello(struct ct_service *service, struct ct_service_link *link,
     bool is_admin = strcmp(hello->role, "admin") == 0;
     bool any_job = is_admin && hello->job[0] == '\0';
     if (link->hello) {
-        violation(service, link, "a second HELLO");
+        ct_service_violation(service, link, "a second HELLO");
     } else if (only != NULL && strcmp(only, hello->job) != 0 && !is_admin) {
         (void)snprintf(
             text, sizeof(text),
@@ -386,7 +374,7 @@ static void on_join(struct ct_service *service, uint64_t now_ms, struct ct_servi
                     const struct ct_msg_join *m)
 {
     if (m->incarnation.high != link->id.high || m->incarnation.low != link->id.low) {
-        violation(service, link, "JOIN of another incarnation than HELLO's");
+        ct_service_violation(service, link, "JOIN of another incarnation than HELLO's");
         return;
     }
     if (link->epoch > service->epoch && !may_succeed(service, link->epoch, m->orphan != 0)) {
@@ -509,21 +497,10 @@ static void on_member_message(struct ct_service *service, uint64_t now_ms,
                                                           : CT_RDZV_LEAVE_DRAIN;
         break;
     default:
-        violation(service, link, "a message that an agent does not send");
+        ct_service_violation(service, link, "a message that an agent does not send");
         return;
     }
     ct_service_step(link->job, now_ms, &event);
-}
-
-static void on_store(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link,
-                     const struct ct_message *message)
-{
-    if (link->open_requests >= service->limits.open_requests) {
-        violation(service, link, "too many store requests wait for an answer");
-        return;
-    }
-    link->open_requests++;
-    ct_store_request(link->job->store, now_ms, link->number, message);
 }
 
 void ct_service_message(struct ct_service *service, uint64_t now_ms, uint64_t number,
@@ -535,19 +512,19 @@ void ct_service_message(struct ct_service *service, uint64_t now_ms, uint64_t nu
     if (message->type == CT_MSG_HELLO)
         on_hello(service, link, &message->hello);
     else if (!link->hello)
-        violation(service, link, "a message before HELLO");
+        ct_service_violation(service, link, "a message before HELLO");
     else if (link->admin && message->type == CT_MSG_ADMIN)
         ct_service_on_admin(service, now_ms, link, &message->admin);
     else if (link->admin && message->type == CT_MSG_FLIGHT_QUERY)
         ct_service_on_flight_query(service, link, &message->flight_query);
     else if (link->admin || message->type == CT_MSG_ADMIN || message->type == CT_MSG_FLIGHT_QUERY)
-        violation(service, link, "a message that does not go with the role in HELLO");
+        ct_service_violation(service, link, "a message that does not go with the role in HELLO");
     else if (message->type == CT_MSG_JOIN)
         on_join(service, now_ms, link, &message->join);
     else if (link->job == NULL)
-        violation(service, link, "a message before JOIN");
+        ct_service_violation(service, link, "a message before JOIN");
     else if (ct_store_is_request(message))
-        on_store(service, now_ms, link, message);
+        ct_service_on_store(service, now_ms, link, message);
     else
         on_member_message(service, now_ms, link, message);
 }

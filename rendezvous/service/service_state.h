@@ -41,6 +41,12 @@ struct ct_service_link {
     char job_name[129];
 };
 
+/* The last SET of a node: its requests' numbers grow, so one that comes again is known. */
+struct ct_service_set {
+    struct ct_id id; /* its incarnation */
+    uint64_t request;
+};
+
 struct ct_service_job {
     struct ct_service_job *next;
     struct ct_service *service;
@@ -53,9 +59,11 @@ struct ct_service_job {
     uint64_t waiting_ms;             /* when `waiting` was written */
     enum ct_rdzv_phase waiting_phase;
     char waiting[1000];
-    uint64_t waits_generation; /* of the round whose store of PyTorch `waits` speaks of */
-    uint64_t waits_ms;         /* when it was told */
-    char *waits;               /* a line each who waits there, and for what; NULL: none */
+    uint64_t waits_generation;   /* of the round whose store of PyTorch `waits` speaks of */
+    uint64_t waits_ms;           /* when it was told */
+    char *waits;                 /* a line each who waits there, and for what; NULL: none */
+    struct ct_service_set *sets; /* by member, as far as one was made */
+    uint32_t set_count;
     struct ct_service_cached_text cached[2]; /* for people, as JSON */
 };
 
@@ -94,6 +102,10 @@ void ct_service_send(struct ct_service *service, uint64_t link, const struct ct_
  * knows. */
 void ct_service_release(struct ct_service_job *job, uint64_t number);
 
+/* Close a link whose peer breaks the protocol. */
+void ct_service_violation(struct ct_service *service, struct ct_service_link *link,
+                          const char *what);
+
 void ct_service_refuse(struct ct_service *service, uint64_t link, int code, uint32_t retry_ms,
                        const char *sentence);
 
@@ -106,6 +118,16 @@ void ct_service_remove_job(struct ct_service *service, struct ct_service_job *jo
 
 /* Forget the job when nothing about it is worth keeping. */
 void ct_service_reap(struct ct_service_job *job);
+
+/* ---- service_store.c ---- */
+
+/* A request of a member for its job's store. A SET that is repeated after its connection broke is
+ * answered, and done once. */
+void ct_service_on_store(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link,
+                         const struct ct_message *message);
+
+/* The store answers a link (ct_store_reply_fn); `context` is the job. */
+void ct_service_on_reply(void *context, uint64_t client, const struct ct_msg_store_reply *reply);
 
 /* ---- service_records.c ---- */
 

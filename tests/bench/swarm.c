@@ -89,6 +89,7 @@ struct swarm {
     uint64_t begun_ms;
     struct usage before;
     struct usage joined;
+    double own_s; /* CPU of the nodes when the leader died */
     int status;
 };
 
@@ -109,6 +110,16 @@ static struct usage usage_of(struct proc *daemon)
         .written = procfs_written_bytes(daemon->pid),
         .cpu_s = stat.cpu_s,
     };
+}
+
+/* CPU of this process: of all its nodes. */
+static double own_cpu_s(void)
+{
+    struct rusage usage;
+    if (getrusage(RUSAGE_SELF, &usage) != 0)
+        return 0;
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
 /* ---- phases ---- */
@@ -184,6 +195,7 @@ static void kill_leader(struct swarm *swarm)
     swarm->phase = FOLLOWING;
     swarm->in_round = 0;
     swarm->begun_ms = now_ms();
+    swarm->own_s = own_cpu_s();
     (void)kill(swarm->holders[0].pid, SIGKILL);
     (void)uv_timer_start(&swarm->timer, on_late, GIVE_UP_MS, 0);
 }
@@ -199,6 +211,7 @@ static void followed(struct swarm *swarm)
     }
     (void)printf("leader dead %8.2f s    until the last of %u has round %" PRIu64 "\n",
                  (double)ms / 1e3, swarm->count - swarm->lost, swarm->generation);
+    (void)printf("  nodes     %8.2f s    of CPU, all together\n", own_cpu_s() - swarm->own_s);
     (void)printf(
         "  next one  %8.2f s    of CPU, %.1f KiB written to a node and %.1f MiB of memory since "
         "it began\n",

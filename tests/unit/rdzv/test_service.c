@@ -19,7 +19,7 @@ struct peer {
     int closed; /* the code, 0: open */
     int refused;
     char text[512]; /* of the refusal or the close */
-    unsigned prepares, rounds, closes, acks, releases;
+    unsigned prepares, rounds, closes, acks, releases, replies;
     bool has_key;
 };
 
@@ -27,12 +27,16 @@ struct bench {
     struct ct_service *service;
     struct peer peers[PEERS];
     char trace[2048]; /* lines of job "j" */
+    char value;       /* the first byte of the last value that was sent */
 };
 
 static void io_send(void *context, void *to, const struct ct_message *message)
 {
     struct peer *peer = to;
-    (void)context;
+    struct bench *b = context;
+    if (message->type == CT_MSG_STORE_REPLY && message->store_reply.value.size > 0)
+        b->value = (char)message->store_reply.value.data[0];
+    peer->replies += message->type == CT_MSG_STORE_REPLY;
     peer->prepares += message->type == CT_MSG_PREPARE;
     peer->rounds += message->type == CT_MSG_ROUND;
     peer->closes += message->type == CT_MSG_CLOSE;
@@ -449,6 +453,51 @@ Test(service, too_many_open_store_requests_end_the_link)
         ct_service_message(b.service, 0, a->link, &m);
     }
     cr_assert_eq(a->closed, CT_EPROTOCOL);
+    ct_service_free(b.service);
+}
+
+static void set(struct bench *b, const struct peer *peer, uint64_t request, const char *value)
+{
+    struct ct_message m = {.type = CT_MSG_STORE_SET,
+                           .store_set = {.request = request << 32,
+                                         .generation = 1,
+                                         .key = "k",
+                                         .value = {(const unsigned char *)value, 1}}};
+    ct_service_message(b->service, 0, peer->link, &m);
+}
+
+static char value_of(struct bench *b, const struct peer *peer)
+{
+    struct ct_message m = {.type = CT_MSG_STORE_GET,
+                           .store_get = {.request = 99, .generation = 1, .key = "k"}};
+    ct_service_message(b->service, 0, peer->link, &m);
+    return b->value;
+}
+
+/* Its answer was lost; another client has read the value, and set its own. */
+Test(service, a_set_that_is_repeated_on_the_next_connection_is_answered_and_done_once)
+{
+    struct bench b;
+    begin(&b, NULL);
+    struct peer *a = open_peer(&b, 0), *c = open_peer(&b, 1);
+    join(&b, a, "j", 2);
+    join(&b, c, "j", 2);
+    promise(&b, a, 1);
+    promise(&b, c, 1);
+    set(&b, a, 1, "a");
+    close_peer(&b, a);
+    set(&b, c, 1, "c");
+    a->link = ct_service_open(b.service, a);
+    struct ct_message again = join_of(a, 2);
+    again.join.generation = again.join.acting = 1;
+    hello(&b, a, "j", CT_WIRE_PROTOCOL);
+    ct_service_message(b.service, 0, a->link, &again);
+    unsigned replies = a->replies;
+    set(&b, a, 1, "a");
+    cr_assert_eq(a->replies, replies + 1);
+    cr_assert_eq(value_of(&b, c), 'c');
+    set(&b, a, 2, "b");
+    cr_assert_eq(value_of(&b, c), 'b');
     ct_service_free(b.service);
 }
 
