@@ -53,17 +53,25 @@ static void add_names(const struct ct_service *service, const struct ct_service_
         (void)ct_buf_printf(out, " and %u more", left_out);
 }
 
+/* Of jobs that are not this connection's nothing is told. */
 static void answer_none(struct ct_service *service, const struct ct_service_link *link)
 {
-    struct ct_buf text;
-    ct_buf_init(&text, 4096);
-    if (service->job_count == 0)
+    struct ct_buf text, names;
+    ct_buf_init(&text, 8192);
+    ct_buf_init(&names, 4096);
+    add_names(service, link, &names);
+    if (link->job_name[0] == '\0' && names.size == 0)
         (void)ct_buf_puts(&text, "no job is served here");
-    else if (link->job_name[0] != '\0')
-        (void)ct_buf_printf(&text, "no job %s is served here; there are: ", link->job_name);
-    if (service->job_count > 0)
-        add_names(service, link, &text);
+    else if (link->job_name[0] == '\0')
+        (void)ct_buf_puts(&text, ct_buf_str(&names));
+    else if (names.size == 0)
+        (void)ct_buf_printf(&text, "no job %s is served here: name another with --rdzv_id",
+                            link->job_name);
+    else
+        (void)ct_buf_printf(&text, "no job %s is served here; there are: %s", link->job_name,
+                            ct_buf_str(&names));
     ct_service_answer(service, link->number, CT_ENOTFOUND, ct_buf_str(&text));
+    ct_buf_deinit(&names);
     ct_buf_deinit(&text);
 }
 
