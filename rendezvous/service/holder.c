@@ -56,6 +56,8 @@ static void end_event(struct ct_holder *holder)
     due_ms = holder->changed ? now_ms : CT_MAX(ct_replica_deadline(holder->replica), now_ms);
     if (holder->service == NULL && holder->voter_count == 1)
         due_ms = CT_MIN(due_ms, silence_due(holder));
+    if (holder->add_ms != 0)
+        due_ms = CT_MIN(due_ms, CT_MAX(holder->add_ms, now_ms));
     holder->due_ms = CT_MAX(due_ms, holder->read_ms);
 }
 
@@ -73,6 +75,7 @@ void ct_holder_tick(struct ct_holder *holder, uint64_t now_ms)
         ct_service_tick(holder->service, now_ms);
     if (holder->due_ms <= now_ms) {
         holder->changed = false;
+        holder->add_ms = holder->add_ms > now_ms ? holder->add_ms : 0;
         ct_replica_tick(holder->replica, now_ms);
         holder_go_on_without_silent(holder);
         holder_miss_silent(holder);

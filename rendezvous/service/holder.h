@@ -122,7 +122,8 @@ struct ct_holder_conn {
     bool is_admin;   /* an operator */
     bool runs;       /* another holder: its job has had a round */
     uint64_t era;    /* of the record that it leads, it says; 0: it has said nothing */
-    bool offers;     /* a node that could hold it, at `address` */
+    bool offers;     /* a node that could hold it, at `address` ... */
+    uint64_t add_ms; /* ... from then on: it did not take the record in time */
     char address[CT_REPLICA_ADDRESS_BYTES];
 };
 
@@ -165,6 +166,7 @@ struct ct_holder {
     bool changes;                           /* a voter is being added or removed */
     bool changed;                           /* that is over: the next one may be due at once */
     uint64_t adds;                          /* which; 0: none */
+    uint64_t add_ms;                        /* when one may be added anew; 0: none waits */
     uint64_t followed;             /* epoch of the record that it was told to follow; 0: none */
     bool follows_runs;             /* ... whose job has had a round, its leader says */
     struct ct_holder_voters known; /* by others' words, while this one holds no record */

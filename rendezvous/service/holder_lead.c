@@ -207,7 +207,7 @@ static void on_put(void *context, uint64_t number, int code)
         ct_service_kept(holder->service, holder->now_ms, number, 0);
 }
 
-/* A node that cannot be reached is not asked again before it offers anew. */
+/* A node that cannot be reached is not asked again for a lease. */
 static void on_changed(void *context, int code)
 {
     struct ct_holder *holder = context;
@@ -219,7 +219,7 @@ static void on_changed(void *context, int code)
                    holder->limits.only_job, voters.count);
     for (struct ct_holder_conn *conn = holder->conns; conn != NULL; conn = conn->next)
         if (code == CT_ETIMEOUT && holder->adds != 0 && conn->id == holder->adds)
-            holder_set_offers(holder, conn, false);
+            conn->add_ms = holder->add_ms = holder->now_ms + holder->lease_ms;
     holder->changes = false;
     holder->changed = true;
     holder->adds = 0;

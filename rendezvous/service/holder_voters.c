@@ -189,7 +189,8 @@ static void list_choice(struct ct_holder *holder, const struct ct_holder_voters 
         consider(choice, voters->list[i].id, voters->list[i].address, true,
                  is_gone(holder, voters->list[i].id));
     for (conn = holder->oldest; conn != NULL && choice->count < CHOICE; conn = conn->prev)
-        if (conn->offers && conn->id != holder->id && holder_voter_of(holder, conn->id) == NULL)
+        if (conn->offers && conn->add_ms <= holder->now_ms && conn->id != holder->id &&
+            holder_voter_of(holder, conn->id) == NULL)
             consider(choice, conn->id, conn->address, false, holder_is_dead(holder, conn->id));
 }
 

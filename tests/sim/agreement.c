@@ -310,7 +310,8 @@ static bool holds(const struct sim_host *host, uint64_t index, uint64_t term)
            (index <= replica_log_last(log) && replica_log_term(log, index) == term);
 }
 
-/* Those that died since may have held it. */
+/* Those that died since may have held it, and those that gave up a record without a round for one
+ * that lives. */
 static uint32_t count_holders(struct sim *sim, const struct sim_host *host, uint64_t index,
                               uint64_t term, const struct replica_servers *servers)
 {
@@ -477,8 +478,10 @@ void agreement_look(struct sim *sim, uint32_t index)
         return;
     if (serves)
         daemon->epoch = (ct_replica_era(replica) >> 32) << 32 | ct_replica_term(replica);
-    if (serves && !host->serves)
+    if (serves && !host->serves) {
         begin_to_lead(sim, host);
+        host->asked_ms = 0; /* a new service remembers no such node */
+    }
     host->serves = serves;
     if (serves && host->record == sim->agreement.record)
         sim->oracle.epoch = CT_MAX(sim->oracle.epoch, daemon->epoch);
