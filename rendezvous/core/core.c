@@ -375,7 +375,7 @@ bool ct_rdzv_is_idle(const struct ct_rdzv *job)
     if (job->pending != 0 || job->count[CT_RDZV_FREE] < job->capacity)
         return false;
     if (job->phase != CT_RDZV_CLOSED)
-        return job->generation == 0;
+        return job->generation == 0 && !ct_rdzv_is_elsewhere(job);
     uint32_t informed = 0;
     for (uint32_t i = 0; i < job->roster.count; i++)
         informed += job->roster.places[i].informed;

@@ -460,8 +460,9 @@ const struct ct_rdzv_member *ct_rdzv_member(const struct ct_rdzv *job, size_t in
 /* Return the member of incarnation `id`, NULL if none, in constant time. */
 const struct ct_rdzv_member *ct_rdzv_member_of(const struct ct_rdzv *job, struct ct_id id);
 
-/* Return whether the job has no members and may be freed: no round ran yet, or all nodes of the
- * last round know the result or have had the time to ask for it. */
+/* Return whether the job has no members and may be freed: no round ran yet, here or as far as nodes
+ * say elsewhere, or all nodes of the last round know the result or have had the time to ask for
+ * it. */
 bool ct_rdzv_is_idle(const struct ct_rdzv *job);
 
 /* Return, for a CLOSED job without members, the time in ms until another job may take the name; 0:

@@ -192,8 +192,11 @@ void ct_rdzv_scan_leases(struct ct_rdzv *job);
 
 /* ---- rebuild.c: a record that was lost ---- */
 
-/* Handle a JOIN of a node that has promised a generation this rendezvous does not know of: rebuild
- * the record from what the node says, if that is safe. False: it was refused. */
+/* Does the node know of a round that is not on this record? */
+bool ct_rdzv_is_ahead(const struct ct_rdzv *job, const struct ct_rdzv_join *join);
+
+/* Handle the JOIN of a node that is ahead: rebuild the record from what it says, if that is safe.
+ * False: it was refused. */
 bool ct_rdzv_rebuild(struct ct_rdzv *job, uint64_t link, const struct ct_rdzv_join *join);
 
 /* The job may live elsewhere, so its first round is not to be begun here. */

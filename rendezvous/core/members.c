@@ -272,7 +272,7 @@ void ct_rdzv_on_join(struct ct_rdzv *job, const struct ct_rdzv_event *event)
                        join->host, job->name, differs);
         return;
     }
-    if (join->promised > job->generation && !ct_rdzv_rebuild(job, event->link, join))
+    if (ct_rdzv_is_ahead(job, join) && !ct_rdzv_rebuild(job, event->link, join))
         return;
     struct ct_rdzv_member *member = ct_rdzv_find(job, join->id);
     if (member != NULL && event->seq <= member->seq)

@@ -10,6 +10,8 @@
  * published, cordons, and how many restarts were used. */
 #include "rendezvous/core/core_state.h"
 
+#include "base/assert.h"
+
 #include <inttypes.h>
 
 enum {
@@ -68,6 +70,13 @@ void ct_rdzv_note_elsewhere(struct ct_rdzv *job, uint64_t now_ms, const char *ho
                          host, job->name);
 }
 
+/* A generation that was reserved here anew may have been a round that only the dead knew. */
+bool ct_rdzv_is_ahead(const struct ct_rdzv *job, const struct ct_rdzv_join *join)
+{
+    return join->promised > job->generation ||
+           join->acting > CT_MAX(job->roster.generation, job->lost_generation);
+}
+
 /* A round that is made from less than there is begins again. */
 static void begin_again(struct ct_rdzv *job)
 {
@@ -89,7 +98,8 @@ bool ct_rdzv_rebuild(struct ct_rdzv *job, uint64_t link, const struct ct_rdzv_jo
                        "the rendezvous knows job %s up to round %" PRIu64 ", but host %s was in "
                        "round %" PRIu64 " already: the job has ended meanwhile, or the daemon was "
                        "restarted without its journal (ctrund --journal keeps one)",
-                       job->name, job->generation, join->host, join->promised);
+                       job->name, CT_MIN(job->generation, join->promised - 1), join->host,
+                       join->promised);
         ct_rdzv_note_elsewhere(job, job->now_ms, join->host);
         return false;
     }
@@ -97,7 +107,7 @@ bool ct_rdzv_rebuild(struct ct_rdzv *job, uint64_t link, const struct ct_rdzv_jo
                      "those who held the record of job %s are dead; it is rebuilt from what its "
                      "nodes say: host %s was in round %" PRIu64,
                      job->name, join->host, join->promised);
-    job->generation = job->lost_generation = join->promised;
+    job->generation = job->lost_generation = CT_MAX(job->generation, join->promised);
     job->reason = CT_RDZV_REASON_LOST;
     if (job->phase == CT_RDZV_PREPARE)
         begin_again(job);

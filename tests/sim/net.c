@@ -278,11 +278,11 @@ static void free_chunk(struct chunk *chunk)
     *chunk = (struct chunk){0};
 }
 
-/* VOTERS is sent once: what follows it on the connection shows a node that it came. */
+/* VOTERS and OFFER are sent once: no TCP loses one of them and brings what follows it. */
 static void send_datagram(struct sim *sim, struct conn *conn, int to,
                           const struct ct_message *message, const struct ct_buf *frame)
 {
-    bool is_single = message->type == CT_MSG_VOTERS;
+    bool is_single = message->type == CT_MSG_VOTERS || message->type == CT_MSG_OFFER;
     uint32_t loss = is_single ? 0 : sim->loss_permille + (sim->storms > 0 ? 250 : 0);
     uint32_t twice = sim->duplicate_permille + (sim->storms > 0 ? 100 : 0);
     int copies = rng_chance(&sim->net_rng, twice) ? 2 : 1;

@@ -134,6 +134,21 @@ Test(rebuild, a_round_that_is_being_made_begins_again_above_it)
     scene_deinit(&s);
 }
 
+/* Its number was reserved here anew, for those who held its roster are dead. */
+Test(rebuild, a_round_that_only_a_node_knows_is_not_made_again_with_its_number)
+{
+    struct scene s;
+
+    begin(&s, 2, 4);
+    scene_run(&s, "a b");
+    ct_rdzv_set_rebuild(s.job, CT_RDZV_REBUILD_OF_ALL);
+    scene_fail(&s, "a", 1, 0);
+    cr_assert_eq(ct_rdzv_generation(s.job), 2);
+    survivor(&s, "c", 2, 2);
+    cr_assert_eq(ct_rdzv_generation(s.job), 3);
+    scene_deinit(&s);
+}
+
 Test(rebuild, while_a_record_is_under_way_a_node_is_told_to_come_again)
 {
     struct scene s;
