@@ -4,6 +4,7 @@
 
 #include "rendezvous/replica/voters.h"
 
+#include "base/assert.h"
 #include "base/str.h"
 
 #include <string.h>
@@ -166,6 +167,8 @@ static void consider(struct choice *choice, uint64_t id, const char *address, bo
         (struct ct_replica_node){.id = id, .host = host, .votes = votes, .gone = gone};
 }
 
+/* Neither its node nor its replica was here for longer than the replica counts on its vote
+ * (ct_replica_known_within). */
 static bool is_gone(struct ct_holder *holder, uint64_t id)
 {
     const struct ct_holder_voter *voter = holder_voter_of(holder, id);
@@ -175,7 +178,8 @@ static bool is_gone(struct ct_holder *holder, uint64_t id)
     if (voter != NULL && holder->voter_count == 1 && !holder_is_dead(holder, id))
         return false;
     return holder_is_dead(holder, id) ||
-           (voter != NULL && voter->offers == 0 && holder->now_ms - voter->seen_ms >= away_ms);
+           (voter != NULL && voter->offers == 0 &&
+            holder->now_ms - CT_MAX(voter->seen_ms, voter->heard_ms) >= away_ms);
 }
 
 /* The voters, then those nodes that offer, in the order in which they came. */
