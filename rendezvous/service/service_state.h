@@ -104,7 +104,7 @@ void ct_service_release(struct ct_service_job *job, uint64_t number);
 
 /* Close a link whose peer breaks the protocol. */
 void ct_service_violation(struct ct_service *service, struct ct_service_link *link,
-                          const char *what);
+                          const char *sentence);
 
 void ct_service_refuse(struct ct_service *service, uint64_t link, int code, uint32_t retry_ms,
                        const char *sentence);
