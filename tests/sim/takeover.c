@@ -4,6 +4,7 @@
 #include "sim.h"
 
 #include "rendezvous/replica/replica_state.h"
+#include "rendezvous/service/holder_state.h"
 
 static bool is_here(const struct sim *sim, const struct sim_host *host)
 {
@@ -12,20 +13,13 @@ static bool is_here(const struct sim *sim, const struct sim_host *host)
            sim->processes[process].paused_until <= sim->now && host->holds;
 }
 
-static bool votes(const struct sim_host *host)
-{
-    struct replica_servers servers;
-    replica_voters(host->holder.replica, &servers);
-    return replica_servers_have(&servers, host->holder.id);
-}
-
 /* It must know that the job lives, or that it holds nothing. */
 static bool must_refuse(const struct sim_host *host)
 {
     bool is_led = ct_replica_leader(host->holder.replica) != 0 && host->holder.dead_count == 0;
     if (host->holder.service != NULL)
         return ct_holder_generation(&host->holder) > 0;
-    return is_led || !votes(host);
+    return is_led || !holder_votes(&host->holder);
 }
 
 /* R8: an operator who is wrong changes nothing. */
@@ -60,7 +54,7 @@ void sim_take_over(struct sim *sim)
     for (uint32_t i = 0; can_lead && i < sim->node_count && sim->failure[0] == '\0'; i++)
         if (is_here(sim, &sim->hosts[i]) && must_refuse(&sim->hosts[i]))
             give_in_vain(sim, &sim->hosts[i]);
-    if (!can_lead && newest != NULL && is_here(sim, newest) && votes(newest) &&
+    if (!can_lead && newest != NULL && is_here(sim, newest) && holder_votes(&newest->holder) &&
         newest->holder.service == NULL)
         give(sim, newest);
 }

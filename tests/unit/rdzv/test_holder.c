@@ -1,25 +1,11 @@
 /* Who holds the record of a job, who leads, and who is told: rules of the holder, on hosts in
  * virtual time. */
-#include "hosts.h"
+#include "hosts_fixture.h"
 
 #include <criterion/criterion.h>
-#include <stdlib.h>
 #include <string.h>
 
-static struct hosts *world;
-
-static void set_up(void)
-{
-    world = malloc(sizeof *world);
-}
-
-static void tear_down(void)
-{
-    hosts_deinit(world);
-    free(world);
-}
-
-TestSuite(holder, .init = set_up, .fini = tear_down, .timeout = 60);
+TestSuite(holder, .init = hosts_set_up, .fini = hosts_tear_down, .timeout = 60);
 
 /* `count` hosts in a round, with as many voters as they should be. */
 static void begin(uint32_t count, uint32_t lowest)
@@ -98,17 +84,20 @@ Test(holder, a_member_that_speaks_to_a_follower_is_told_who_leads)
                      "the rendezvous of job job is at 10.0.0.0:1001, not at host host1");
 }
 
+/* Of the hosts beside the leader: one that votes and one that does not, the last of each. */
+static void find_roles(uint32_t *ret_voter, uint32_t *ret_spare)
+{
+    for (uint32_t i = 1; i < world->count; i++)
+        *((hosts_voters(world, 0) >> i & 1) != 0 ? ret_voter : ret_spare) = i;
+}
+
 /* Those that it knew by its own record may be dead. */
 Test(holder, one_that_was_removed_while_it_was_cut_off_names_those_who_hold_the_record_now)
 {
     uint32_t removed = 0, spare = 0;
 
     begin(4, 2);
-    for (uint32_t i = 1; i < 4; i++)
-        if ((hosts_voters(world, 0) >> i & 1) != 0)
-            removed = i;
-        else
-            spare = i;
+    find_roles(&removed, &spare);
     struct host *host = &world->list[removed];
     hosts_cut(world, removed, true);
     hosts_run(world, 5000);
@@ -208,11 +197,7 @@ Test(holder, a_voter_that_is_away_for_two_leases_and_five_seconds_is_replaced)
     uint32_t away = 0, spare = 0;
 
     begin(4, 2);
-    for (uint32_t i = 1; i < 4; i++)
-        if ((hosts_voters(world, 0) >> i & 1) != 0)
-            away = i;
-        else
-            spare = i;
+    find_roles(&away, &spare);
     hosts_cut(world, away, true);
     hosts_run(world, HOSTS_USER_TIMEOUT_MS); /* its connection ends */
     hosts_run(world, 2 * HOSTS_LEASE_MS + CT_HOLDER_AWAY_MS - 1000);

@@ -1,28 +1,15 @@
 /* A node that leads the rendezvous has left the job: the lead goes to another holder before its
  * process ends, where the others can do without it. Hosts in virtual time. */
-#include "hosts.h"
+#include "hosts_fixture.h"
 
 #include <criterion/criterion.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { POLL_MS = 100 /* as the agent does */ };
 
-static struct hosts *world;
 static char why[256];
 
-static void set_up(void)
-{
-    world = malloc(sizeof *world);
-}
-
-static void tear_down(void)
-{
-    hosts_deinit(world);
-    free(world);
-}
-
-TestSuite(holder_leave, .init = set_up, .fini = tear_down, .timeout = 60);
+TestSuite(holder_leave, .init = hosts_set_up, .fini = hosts_tear_down, .timeout = 60);
 
 static void begin(uint32_t count)
 {

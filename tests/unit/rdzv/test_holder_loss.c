@@ -1,26 +1,12 @@
 /* What becomes of a job when a majority of those who held its record is lost. */
-#include "hosts.h"
+#include "hosts_fixture.h"
 
 #include "rendezvous/service/holder_state.h"
 
 #include <criterion/criterion.h>
-#include <stdlib.h>
 #include <string.h>
 
-static struct hosts *world;
-
-static void set_up(void)
-{
-    world = malloc(sizeof *world);
-}
-
-static void tear_down(void)
-{
-    hosts_deinit(world);
-    free(world);
-}
-
-TestSuite(holder_loss, .init = set_up, .fini = tear_down, .timeout = 60);
+TestSuite(holder_loss, .init = hosts_set_up, .fini = hosts_tear_down, .timeout = 60);
 
 static void begin(uint32_t count, uint32_t lowest)
 {

@@ -1,25 +1,11 @@
 /* A holder that waits for all others asks who manages the machines whether their nodes are down.
  * Hosts in virtual time. */
-#include "hosts.h"
+#include "hosts_fixture.h"
 
 #include <criterion/criterion.h>
-#include <stdlib.h>
 #include <string.h>
 
-static struct hosts *world;
-
-static void set_up(void)
-{
-    world = malloc(sizeof *world);
-}
-
-static void tear_down(void)
-{
-    hosts_deinit(world);
-    free(world);
-}
-
-TestSuite(holder_nodes, .init = set_up, .fini = tear_down, .timeout = 60);
+TestSuite(holder_nodes, .init = hosts_set_up, .fini = hosts_tear_down, .timeout = 60);
 
 static void begin(uint32_t count)
 {
