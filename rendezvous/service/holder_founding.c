@@ -50,6 +50,7 @@ bool holder_found(struct ct_holder *holder, uint64_t count)
     holder->replica = anew;
     holder->known.count = 0;
     holder->voter_count = 0;
+    holder->follows_runs = false;
     ct_replica_found(anew);
     return true;
 }

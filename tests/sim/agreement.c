@@ -315,10 +315,12 @@ static bool holds(const struct sim_host *host, uint64_t index, uint64_t term)
 static uint32_t count_holders(struct sim *sim, const struct sim_host *host, uint64_t index,
                               uint64_t term, const struct replica_servers *servers)
 {
+    bool is_empty = record_of(sim, host)->reserved == 0;
     uint32_t count = 0;
     for (uint32_t i = 0; i < servers->count; i++) {
         const struct sim_host *other = agreement_holder_with(sim, servers->list[i].id);
-        count += other == NULL || (other->record == host->record && holds(other, index, term));
+        bool is_there = other != NULL && other->record == host->record;
+        count += other == NULL || (is_there ? holds(other, index, term) : is_empty);
     }
     return count;
 }
