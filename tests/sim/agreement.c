@@ -404,6 +404,7 @@ static void lose_part(struct sim *sim, struct sim_host *host)
     sim->coverage.partial++;
     if (o->close_reported && !record->closed)
         sim->over = true;
+    oracle_keep_cordons(sim, job);
     if (record->reserved >= o->generation && record->committed >= o->committed &&
         record->published_step >= o->counted_step)
         return;

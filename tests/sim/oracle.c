@@ -87,8 +87,14 @@ static bool is_cordoned(const struct ct_rdzv *job, const char *host)
     return false;
 }
 
-/* S10: what was told, by whichever daemon, is known to the one that begins now.
- */
+void oracle_keep_cordons(struct sim *sim, const struct ct_rdzv *job)
+{
+    for (uint32_t i = 0; i < sim->node_count; i++)
+        if (job == NULL || !is_cordoned(job, sim->nodes[i].host))
+            sim->oracle.cordoned &= ~(1u << i);
+}
+
+/* S10: what was told, by whichever daemon, is known to the one that begins now. */
 void oracle_daemon_restored(struct sim *sim, struct sim_daemon *daemon)
 {
     struct oracle *o = &sim->oracle;

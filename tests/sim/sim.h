@@ -538,6 +538,8 @@ void oracle_daemon_step(struct sim *sim, struct sim_daemon *daemon);
 void oracle_daemon_sends(struct sim *sim, struct sim_daemon *daemon,
                          const struct ct_message *message);
 void oracle_daemon_restored(struct sim *sim, struct sim_daemon *daemon);
+/* The other cordons are lost with those who knew of them. */
+void oracle_keep_cordons(struct sim *sim, const struct ct_rdzv *job);
 
 /* May the message change anything? No: `ret_before` sums up the job as it is.
  */
