@@ -1,6 +1,8 @@
 /* The record on several replicas: one leader a term, nothing that was confirmed is lost. */
 #include "world.h"
 
+#include "rendezvous/replica/replica_state.h"
+
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -305,6 +307,68 @@ Test(replica, one_that_stands_with_another_does_not_go_on_without_it_before_some
     cr_assert_eq(ct_replica_reduce(replica, now_ms, 2, ids, 2), 0);
     cr_assert_not(ct_replica_known_within(replica, now_ms, 10000),
                   "the other one may have led, and gone on with others");
+}
+
+/* Is `key` in the map of what is committed? */
+static bool is_committed(const struct ct_replica *replica, const char *key)
+{
+    struct ct_bytes value;
+    const char *name;
+
+    for (size_t i = 0; ct_replica_entry(replica, i, &name, &value); i++)
+        if (strcmp(name, key) == 0)
+            return true;
+    return false;
+}
+
+/* `voter` gives its vote to `candidate`, whether that asks before or stands. */
+static void elect_by(struct node *candidate, const struct node *voter)
+{
+    struct ct_replica *replica = candidate->replica;
+    struct ct_message voted = {
+        .type = CT_MSG_VOTED,
+        .voted = {.sender = {.era = world->era, .id = voter->id, .to = candidate->id},
+                  .granted = true}};
+
+    for (int pre = 1; pre >= 0; pre--) {
+        voted.voted.pre = (uint8_t)pre;
+        voted.voted.term = ct_replica_term(replica) + (uint64_t)pre;
+        ct_replica_receive(replica, world->now_ms, &voted);
+    }
+}
+
+/* The case of figure 3.7 in Ongaro's dissertation. */
+Test(replica, an_entry_of_an_older_term_that_a_majority_holds_is_committed_with_one_of_this_term)
+{
+    begin(13, 3);
+    world_run(world, 3000);
+    world->quiet = true;
+    world_run(world, 4000);
+    int leader = world_leader(world), other = other_voter(leader), third = 3 - leader - other;
+    struct node *next = &world->nodes[other];
+
+    for (int i = 0; i < 3; i++) /* all but what the leader sends to the next one is lost */
+        for (int k = 0; k < 3; k++)
+            world->cut[i][k] = i != leader || k != other;
+    uint64_t held = replica_log_last(&next->replica->log);
+
+    cr_assert_eq(ct_replica_put(world->nodes[leader].replica, world->now_ms, 77, "late", "x", 1),
+                 0);
+    world_run(world, world->now_ms + 100);
+    world_kill(world, (size_t)leader, true);
+    world_run(world, world->now_ms + 50);
+    elect_by(next, &world->nodes[third]);
+
+    struct ct_message appended = {
+        .type = CT_MSG_APPENDED,
+        .appended = {.term = ct_replica_term(next->replica),
+                     .sender = {.era = world->era, .id = world->nodes[third].id, .to = next->id},
+                     .last_index = held + 1}};
+    ct_replica_receive(next->replica, world->now_ms, &appended);
+    cr_assert_not(is_committed(next->replica, "late"), "another leader may still replace it");
+    appended.appended.last_index++;
+    ct_replica_receive(next->replica, world->now_ms, &appended);
+    cr_assert(is_committed(next->replica, "late"));
 }
 
 /* Two minutes of faults, then peace: somebody leads, all agree, puts are confirmed again. */
