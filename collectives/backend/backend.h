@@ -44,6 +44,7 @@ struct ct_setup {
     struct ct_tuning tuning;       /* the result of both, for the backend that is tried */
 
     const char *backend; /* the one that is tried */
+    int attempt;         /* how many were tried before */
     bool automatic;      /* it was not requested by name */
     /* Polled now and then by a member that waits for others while it connects: 0, or the failure of
      * a member that will not arrive. NULL: none. */
@@ -98,6 +99,10 @@ struct ct_backend {
      * false: the task of it comes next, with its first step done. */
     bool (*post)(void *state, const struct ct_small_message *message);
     bool (*collect)(void *state, const struct ct_small_message *message);
+
+    /* NULL, or answer members that connect with this one, although no call of this group is under
+     * way: for a backend that is made of groups. 0, or an error. */
+    int (*tend)(void *state, struct ct_error *err);
 
     /* How often to poll before a waiter yields its core to others. */
     int (*spins)(const void *state);

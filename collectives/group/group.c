@@ -1,11 +1,9 @@
-/* Groups form in four steps (backend.h): everyone prints itself on a blob, the blobs are exchanged,
- * everyone connects, the results are exchanged; if anyone failed, all try the next backend. Who
- * cannot connect says so at once, for others may wait for it.
- *
- * An exchange goes through the store: each member sets its own key, member 0 collects them and sets
- * one table, all others wait for that: 2 * size requests in all. Keys carry the group's name and
- * how often it was made, so that a name can be used again. */
+/* Groups form in four steps (backend.h): everyone writes a blob about itself, the blobs are
+ * exchanged, everyone connects, the results are exchanged (member_exchange.h); if anyone failed, all
+ * try the next backend. Who cannot connect says so at once, for others may wait for it. Keys of the
+ * store carry the group's name and how often it was made, so that a name can be used again. */
 #include "algorithm/tuning.h"
+#include "group/member_exchange.h"
 #include "group/recorder.h"
 
 #include "base/assert.h"
@@ -16,207 +14,80 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TIMEOUT_MS = 600000, GROUP_MAX = CT_KV_VALUE_MAX / 640, NAME_MAX_BYTES = 64 };
-
-_Static_assert((int)GROUP_MAX <= (int)CT_SIGNATURE_PEERS, "every rank may be a root");
+enum { TIMEOUT_MS = 600000, GROUP_MAX = CT_SIGNATURE_PEERS, NAME_MAX_BYTES = 64, KEY_BYTES = 256 };
 
 static const struct ct_backend *const backends[] = {
     &ct_backend_self, &ct_backend_thread, &ct_backend_mpi,  &ct_backend_shm,   &ct_backend_hier,
     &ct_backend_ucx,  &ct_backend_tcp,    &ct_backend_nccl, &ct_backend_staged};
 
-/* What each member puts into an exchange. */
-struct card {
+/* ---- who cannot connect ----------------------------------------------------------------------*/
+
+/* A member's failure, for those who wait for it. */
+struct failure {
     int32_t code;
-    char text[240]; /* the sentence, when code is not 0 */
-    struct ct_blob blob;
+    char text[240];
 };
-_Static_assert(GROUP_MAX * sizeof(struct card) <= CT_KV_VALUE_MAX, "a table fits a value");
 
-/* ---- exchange --------------------------------------------------------------------------------*/
-
-static uint64_t remaining_ms(const struct ct_setup *setup)
+static void failure_key_of(char key[KEY_BYTES], const struct ct_setup *setup)
 {
-    uint64_t now = ct_clock_mono_ns(&ct_clock_system);
-
-    return now >= setup->deadline_ns ? 0 : (setup->deadline_ns - now + 999999) / 1000000;
+    (void)snprintf(key, KEY_BYTES, "ct/group/%s/%d/failed", setup->key, setup->attempt);
 }
 
-static void key_of(char *key, size_t room, const struct ct_setup *setup, const char *step,
-                   int member)
-{
-    if (member < 0)
-        (void)snprintf(key, room, "ct/group/%s/%s/all", setup->key, step);
-    else
-        (void)snprintf(key, room, "ct/group/%s/%s/%d", setup->key, step, member);
-}
-
-static int store_error(const struct ct_setup *setup, int code, int member, struct ct_error *err)
-{
-    if (code == CT_ETIMEOUT && member != setup->rank)
-        return ct_error_set(err, code, "group %s: rank %d did not come in time", setup->key,
-                            setup->ranks[member]);
-    return ct_error_set(err, code, "group %s cannot form: %s", setup->key, ct_strerror(code));
-}
-
-static int collect(const struct ct_setup *setup, const char *step, struct card *cards,
-                   struct ct_error *err)
+static void report_failure(const struct ct_setup *setup, int code, const struct ct_error *err)
 {
     const struct ct_kv *kv = &setup->job->kv;
-    char key[256];
-    int code;
+    struct failure failure = {.code = code};
+    char key[KEY_BYTES];
 
-    for (int i = 1; i < setup->size; i++) {
-        struct ct_kv_value value = {&cards[i], sizeof cards[i]};
-
-        key_of(key, sizeof key, setup, step, i);
-        code = kv->wait(kv->context, key, &value, remaining_ms(setup));
-        if (code != 0)
-            return store_error(setup, code, i, err);
-        if (value.size != sizeof cards[i])
-            return store_error(setup, CT_EPROTOCOL, i, err);
-    }
-    key_of(key, sizeof key, setup, step, -1);
-    code = kv->set(kv->context, key, cards, (size_t)setup->size * sizeof *cards);
-    return code == 0 ? 0 : store_error(setup, code, 0, err);
-}
-
-/* The table did not come: the first member whose own card is not there, or else member 0. */
-static int find_missing(const struct ct_setup *setup, const char *step)
-{
-    const struct ct_kv *kv = &setup->job->kv;
-
-    for (int i = 0; i < setup->size; i++) {
-        struct card card;
-        struct ct_kv_value value = {&card, sizeof card};
-        char key[256];
-
-        key_of(key, sizeof key, setup, step, i);
-        if (kv->wait(kv->context, key, &value, 1) == CT_ETIMEOUT)
-            return i;
-    }
-    return 0;
-}
-
-/* Give `cards[rank]`, get everyone's. */
-static int exchange(const struct ct_setup *setup, const char *step, struct card *cards,
-                    struct ct_error *err)
-{
-    const struct ct_kv *kv = &setup->job->kv;
-    struct ct_kv_value table = {cards, (size_t)setup->size * sizeof *cards};
-    char key[256];
-    int code;
-
-    key_of(key, sizeof key, setup, step, setup->rank);
-    code = kv->set(kv->context, key, &cards[setup->rank], sizeof *cards);
-    if (code != 0)
-        return store_error(setup, code, setup->rank, err);
-    if (setup->rank == 0)
-        return collect(setup, step, cards, err);
-    key_of(key, sizeof key, setup, step, -1);
-    code = kv->wait(kv->context, key, &table, remaining_ms(setup));
-    if (code == 0 && table.size != (size_t)setup->size * sizeof *cards)
-        code = CT_EPROTOCOL;
-    if (code != 0)
-        return store_error(setup, code, code == CT_ETIMEOUT ? find_missing(setup, step) : 0, err);
-    return 0;
-}
-
-/* The first member's failure, in its words; 0 when all went well. */
-static int first_failure(const struct ct_setup *setup, const struct card *cards,
-                         struct ct_error *err)
-{
-    for (int i = 0; i < setup->size; i++)
-        if (cards[i].code != 0)
-            return ct_error_set(err, cards[i].code, "%.*s", (int)sizeof cards[i].text,
-                                cards[i].text);
-    return 0;
-}
-
-static void write_card(struct card *card, int code, const struct ct_error *err)
-{
-    card->code = code;
-    (void)ct_str_copy(card->text, sizeof card->text, code == 0 ? "" : err->text);
-}
-
-/* The key of who could not connect first, for those who wait for it. */
-static void failure_key_of(char *key, size_t room, const struct ct_setup *setup)
-{
-    (void)snprintf(key, room, "ct/group/%s/%s/failed", setup->key, setup->backend);
-}
-
-static void report_failure(const struct ct_setup *setup, const struct card *card)
-{
-    const struct ct_kv *kv = &setup->job->kv;
-    char key[256];
-
-    failure_key_of(key, sizeof key, setup);
-    (void)kv->set(kv->context, key, card, sizeof *card); /* the exchange tells it, too */
+    (void)ct_str_copy(failure.text, sizeof failure.text, err->text);
+    failure_key_of(key, setup);
+    (void)kv->set(kv->context, key, &failure, sizeof failure); /* the exchange tells it, too */
 }
 
 static int failed_elsewhere(const struct ct_setup *setup, struct ct_error *err)
 {
     const struct ct_kv *kv = &setup->job->kv;
-    struct card card;
-    struct ct_kv_value value = {&card, sizeof card};
-    char key[256];
+    struct failure failure;
+    struct ct_kv_value value = {&failure, sizeof failure};
+    char key[KEY_BYTES];
 
-    failure_key_of(key, sizeof key, setup);
-    if (kv->wait(kv->context, key, &value, 1) != 0 || value.size != sizeof card || card.code == 0)
+    failure_key_of(key, setup);
+    if (kv->wait(kv->context, key, &value, 1) != 0 || value.size != sizeof failure ||
+        failure.code >= 0)
         return 0;
-    return ct_error_set(err, card.code, "%.*s", (int)sizeof card.text, card.text);
+    return ct_error_set(err, failure.code, "%.*s", (int)sizeof failure.text, failure.text);
 }
 
 /* ---- one backend -----------------------------------------------------------------------------*/
 
-/* Blobs of all members out of their cards, in the space of the cards themselves. */
-static int connect_all(struct ct_group *group, const struct ct_setup *setup,
-                       const struct card *cards, struct ct_error *err)
-{
-    CT_ASSERT(setup->size > 0);
-    struct ct_blob *blobs = calloc((size_t)setup->size, sizeof *blobs);
-
-    if (blobs == NULL)
-        return ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", setup->size);
-    for (int i = 0; i < setup->size; i++)
-        blobs[i] = cards[i].blob;
-    int code = group->backend->connect(group->state, setup, blobs, err);
-    free(blobs);
-    return code;
-}
-
-/* Try `group->backend`: 0, or the first failure of any member. `cards` has room for all. */
-static int open_backend(struct ct_group *group, const struct ct_setup *setup, struct card *cards,
+/* Try `group->backend`: 0, or the first failure of any member. `blobs` has room for all. */
+static int open_backend(struct ct_group *group, const struct ct_setup *setup, struct ct_blob *blobs,
                         struct ct_error *err)
 {
-    struct card *mine = &cards[setup->rank];
+    struct ct_blob *own = &blobs[setup->rank];
     char step[32];
-    int code;
 
-    memset(mine, 0, sizeof *mine);
-    code = group->backend->prepare(setup, &mine->blob, &group->state, err);
+    memset(own, 0, sizeof *own);
+    int code = group->backend->prepare(setup, own, &group->state, err);
     if (setup->size == 1)
         return code != 0 ? code : group->backend->connect(group->state, setup, NULL, err);
-    write_card(mine, code, err);
-    (void)snprintf(step, sizeof step, "%s/found", group->backend->name);
-    code = exchange(setup, step, cards, err);
-    if (code == 0)
-        code = first_failure(setup, cards, err);
+    (void)snprintf(step, sizeof step, "%d/found", setup->attempt);
+    code = ct_member_exchange(setup, step, group->wanted, code, blobs, err);
     if (code != 0)
         return code;
-    write_card(mine, connect_all(group, setup, cards, err), err);
-    if (mine->code != 0)
-        report_failure(setup, mine);
-    (void)snprintf(step, sizeof step, "%s/connected", group->backend->name);
-    code = exchange(setup, step, cards, err);
-    if (code == 0)
-        code = first_failure(setup, cards, err);
-    return code;
+    code = group->backend->connect(group->state, setup, blobs, err);
+    if (code != 0)
+        report_failure(setup, code, err);
+    (void)snprintf(step, sizeof step, "%d/connected", setup->attempt);
+    return ct_member_exchange(setup, step, group->wanted, code, NULL, err);
 }
 
-/* A failure that another backend may not have. The store's own failures end the attempt. */
+/* A failure that another backend may not have. The store's own failures end the attempt, and those
+ * of members that do not ask for the same. */
 static bool try_next(int code)
 {
-    return code != CT_ETIMEOUT && code != CT_EREVOKED && code != CT_ECLOSED && code != CT_ENOMEM;
+    return code != CT_ETIMEOUT && code != CT_EREVOKED && code != CT_ECLOSED && code != CT_ENOMEM &&
+           code != CT_EMISMATCH;
 }
 
 /* ---- the machine's table ---------------------------------------------------------------------*/
@@ -243,6 +114,14 @@ static int load_table(const struct ct_setup *setup, struct ct_table *table,
     return table_text->code;
 }
 
+static int no_table(const struct ct_setup *setup, int code, struct ct_error *err)
+{
+    if (code == CT_ETIMEOUT)
+        return ct_error_set(err, code, "group %s: rank %d did not come in time", setup->key,
+                            setup->ranks[0]);
+    return ct_error_set(err, code, "group %s cannot form: %s", setup->key, ct_strerror(code));
+}
+
 /* Member 0's table, at each member: so all choose alike. */
 static int distribute_table(const struct ct_setup *setup, struct ct_table *table,
                             struct ct_error *err)
@@ -250,23 +129,23 @@ static int distribute_table(const struct ct_setup *setup, struct ct_table *table
     const struct ct_kv *kv = &setup->job->kv;
     struct table_text *table_text = calloc(1, sizeof *table_text);
     struct ct_kv_value value = {table_text, sizeof *table_text};
-    char key[320];
+    char key[KEY_BYTES + 32];
 
     if (table_text == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a tuning table");
-    key_of(key, sizeof key, setup, "tuning", 0);
+    (void)snprintf(key, sizeof key, "ct/group/%s/tuning", setup->key);
     int code = 0;
     if (setup->rank == 0) {
         code = load_table(setup, table, table_text, err);
         int reported = kv->set(kv->context, key, table_text,
                                offsetof(struct table_text, text) + strlen(table_text->text) + 1);
-        code = code == 0 && reported != 0 ? store_error(setup, reported, 0, err) : code;
+        code = code == 0 && reported != 0 ? no_table(setup, reported, err) : code;
     } else {
-        code = kv->wait(kv->context, key, &value, remaining_ms(setup));
+        code = kv->wait(kv->context, key, &value, ct_setup_remaining_ms(setup));
         if (code != 0)
-            code = store_error(setup, code, 0, err);
+            code = no_table(setup, code, err);
         else if (value.size <= offsetof(struct table_text, text) || value.size > sizeof *table_text)
-            code = store_error(setup, CT_EPROTOCOL, 0, err);
+            code = no_table(setup, CT_EPROTOCOL, err);
         table_text->text[sizeof table_text->text - 1] = '\0';
         if (code == 0 && table_text->code != 0)
             code = ct_error_set(err, table_text->code, "rank %d: %s", setup->ranks[0],
@@ -281,11 +160,11 @@ static int distribute_table(const struct ct_setup *setup, struct ct_table *table
 static int open_first(struct ct_group *group, struct ct_setup *setup, const char *wanted,
                       struct ct_error *err)
 {
-    struct card *cards = calloc((size_t)setup->size, sizeof *cards);
+    struct ct_blob *blobs = calloc((size_t)setup->size, sizeof *blobs);
     int code = ct_error_set(err, CT_EUNSUPPORTED, "group %s: backend %s cannot serve these ranks",
                             setup->key, wanted);
 
-    if (cards == NULL)
+    if (blobs == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", setup->size);
     for (size_t i = 0; i < CT_COUNT(backends); i++) {
         const struct ct_backend *backend = backends[i];
@@ -298,7 +177,7 @@ static int open_first(struct ct_group *group, struct ct_setup *setup, const char
         setup->backend = backend->name;
         setup->automatic = strcmp(wanted, "auto") == 0;
         setup->tuning = ct_table_tuning(setup->table, backend->name, setup->size, &group->tuning);
-        code = open_backend(group, setup, cards, err);
+        code = open_backend(group, setup, blobs, err);
         if (code == 0)
             break;
         if (group->state != NULL)
@@ -306,8 +185,10 @@ static int open_first(struct ct_group *group, struct ct_setup *setup, const char
         group->backend = NULL;
         if (!try_next(code))
             break;
+        setup->attempt++;
     }
-    free(cards);
+    explicit_bzero(blobs, (size_t)setup->size * sizeof *blobs); /* there may be secrets in them */
+    free(blobs);
     if (code == 0)
         group->backend->finish_setup(group->state);
     if (code == 0 && group->backend->batches)

@@ -246,12 +246,22 @@ static struct ct_group *carrier(const struct ct_hier *hier, const struct ct_call
     return ct_hier_is_flat(hier, call) ? hier->flat : NULL;
 }
 
+static int tend(const struct ct_group *group, struct ct_error *err)
+{
+    return group->backend->tend != NULL ? group->backend->tend(group->state, err) : 0;
+}
+
+/* A member that sends this one something may have to connect first, whatever this one waits for. */
 static int progress(void *state, struct ct_task *task, struct ct_error *err)
 {
     struct ct_hier *hier = state;
     struct ct_group *group = carrier(hier, &task->call);
-    int code;
+    int code = tend(hier->flat, err);
 
+    if (code == 0)
+        code = tend(hier->levels[CT_LEVEL_ACROSS].group, err);
+    if (code != 0)
+        return code;
     if (group == NULL)
         code = ct_hier_collective(hier, task, err);
     else if (group == hier->flat)

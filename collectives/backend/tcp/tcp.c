@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -17,7 +18,42 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SPINS = 20, QUERY_NS = 1000000000 };
+enum {
+    SPINS = 20,
+    QUERY_NS = 1000000000,
+    TEND_NS = 1000000, /* how soon a member that dials is answered by one that never parks */
+    MESH_POLLS = 64,   /* of the mesh, to wake a parked thread; a slice of 10 ms finds the others */
+    NAME_BYTES = 400,
+};
+
+/* ---- lists -----------------------------------------------------------------------------------*/
+
+void ct_tcp_list_add(struct ct_tcp_list *list, int index)
+{
+    if (list->has[index])
+        return;
+    list->has[index] = true;
+    list->at[list->count++] = index;
+}
+
+void ct_tcp_list_remove(struct ct_tcp_list *list, int place)
+{
+    list->has[list->at[place]] = false;
+    list->at[place] = list->at[--list->count];
+}
+
+static bool list_init(struct ct_tcp_list *list, size_t count)
+{
+    list->at = calloc(count, sizeof *list->at);
+    list->has = calloc(count, sizeof *list->has);
+    return list->at != NULL && list->has != NULL;
+}
+
+static void list_deinit(struct ct_tcp_list *list)
+{
+    free(list->at);
+    free(list->has);
+}
 
 /* ---- creation --------------------------------------------------------------------------------*/
 
@@ -35,13 +71,20 @@ static void close_group(void *state)
             (void)close(tcp->fds[i]);
     for (int i = 0; tcp->tls != NULL && i < tcp->connections * tcp->size; i++)
         ct_tcp_tls_free(tcp->tls[i]);
+    ct_mesh_free(tcp->mesh);
     if (tcp->listener >= 0)
         (void)close(tcp->listener);
     if (tcp->wakeup >= 0)
         (void)close(tcp->wakeup);
+    if (tcp->key != NULL)
+        explicit_bzero(tcp->key, CT_SECRET_BYTES);
+    free(tcp->key);
+    free(tcp->name);
     free(tcp->tls);
     free(tcp->fds);
     free(tcp->queues);
+    list_deinit(&tcp->active);
+    list_deinit(&tcp->waiting);
     free(tcp->moves);
     free(tcp->header_call);
     ct_in_flight_deinit(&tcp->window);
@@ -58,20 +101,21 @@ static bool allocate(struct ct_tcp *tcp)
            ends = (size_t)tcp->connections * size;
     size_t moves = CT_IN_FLIGHT_STEPS * (size_t)ct_pipelined_moves_max(&tcp->pipelined) * rails;
 
+    bool listed = list_init(&tcp->active, 2 * rails * size) && list_init(&tcp->waiting, ends);
     tcp->fds = malloc(ends * sizeof *tcp->fds);
     tcp->queues = malloc(2 * rails * size * sizeof *tcp->queues);
     tcp->moves = calloc(moves, sizeof *tcp->moves);
     tcp->header_call = calloc(2 * size, sizeof *tcp->header_call);
     tcp->headers = calloc(size, CT_CALL_HEADER_BYTES);
     tcp->wanted = calloc(ends, sizeof *tcp->wanted);
-    tcp->polls = calloc(ends + 1, sizeof *tcp->polls);
+    tcp->polls = calloc(ends + 1 + MESH_POLLS, sizeof *tcp->polls);
     for (size_t i = 0; tcp->fds != NULL && i < ends; i++)
-        tcp->fds[i] = -1;
+        tcp->fds[i] = CT_MESH_NONE;
     for (size_t i = 0; tcp->queues != NULL && i < 2 * rails * size; i++)
         tcp->queues[i] = (struct ct_tcp_queue){CT_TCP_NONE, CT_TCP_NONE};
     for (size_t i = 0; tcp->moves != NULL && i < moves; i++)
         tcp->moves[i].next = i + 1 < moves ? (int)i + 1 : CT_TCP_NONE;
-    return tcp->fds != NULL && tcp->queues != NULL && tcp->moves != NULL &&
+    return listed && tcp->fds != NULL && tcp->queues != NULL && tcp->moves != NULL &&
            tcp->header_call != NULL && tcp->headers != NULL && tcp->wanted != NULL &&
            tcp->polls != NULL && ct_in_flight_init(&tcp->window, &tcp->pipelined) == 0;
 }
@@ -105,14 +149,13 @@ static int prepare(const struct ct_setup *setup, struct ct_blob *ret_blob, void 
     return code;
 }
 
-/* An end of TLS for each connection, when all members want it. */
-static int make_tls(struct ct_tcp *tcp, const struct ct_setup *setup, const struct ct_blob *blobs,
-                    struct ct_error *err)
+/* Do all members want TLS, or none? With it, keep what the connections' ends are made of. */
+static int agree_on_tls(struct ct_tcp *tcp, const struct ct_setup *setup,
+                        const struct ct_blob *blobs, struct ct_error *err)
 {
-    struct ct_mesh_address address, first;
-    int code = 0;
+    const struct ct_assignment *a = &setup->job->assignment;
+    struct ct_mesh_address address;
 
-    memcpy(&first, blobs[0].data, sizeof first);
     for (int i = 0; i < tcp->size; i++) {
         memcpy(&address, blobs[i].data, sizeof address);
         if ((address.encrypted != 0) != setup->encrypt)
@@ -124,14 +167,24 @@ static int make_tls(struct ct_tcp *tcp, const struct ct_setup *setup, const stru
     if (!setup->encrypt)
         return 0;
     tcp->tls = calloc((size_t)tcp->connections * (size_t)tcp->size, sizeof(struct ct_tcp_tls *));
-    if (tcp->tls == NULL)
+    tcp->name = malloc(NAME_BYTES);
+    tcp->key = malloc(CT_SECRET_BYTES);
+    if (tcp->tls == NULL || tcp->name == NULL || tcp->key == NULL)
         return no_memory(tcp->size, err);
-    for (int i = 0; i < tcp->connections * tcp->size && code == 0; i++)
-        if (i % tcp->size != tcp->rank)
-            code =
-                ct_tcp_tls_new(setup, first.key, i % tcp->size, i / tcp->size, &tcp->tls[i], err);
-    explicit_bzero(&first, sizeof first);
-    return code;
+    (void)snprintf(tcp->name, NAME_BYTES, "%s/%llu/%s", a->run_id,
+                   (unsigned long long)a->generation, setup->key);
+    memcpy(&address, blobs[0].data, sizeof address);
+    memcpy(tcp->key, address.key, CT_SECRET_BYTES);
+    explicit_bzero(&address, sizeof address);
+    return 0;
+}
+
+/* A connection is there: its end of TLS, if it has none yet. */
+static int make_tls(struct ct_tcp *tcp, int index, struct ct_error *err)
+{
+    if (tcp->tls == NULL || tcp->tls[index] != NULL)
+        return 0;
+    return ct_tcp_tls_new(tcp, index % tcp->size, index / tcp->size, &tcp->tls[index], err);
 }
 
 static int connect_group(void *state, const struct ct_setup *setup, const struct ct_blob *blobs,
@@ -143,16 +196,48 @@ static int connect_group(void *state, const struct ct_setup *setup, const struct
     tcp->rails = tcp->connections - CT_MESH_COLLECTIVE;
     if (!allocate(tcp))
         return no_memory(setup->size, err);
-    int code = make_tls(tcp, setup, blobs, err);
-    return code != 0 ? code : ct_mesh_connect(setup, tcp->listener, blobs, tcp->fds, err);
+    int code = agree_on_tls(tcp, setup, blobs, err);
+    if (code == 0)
+        code = ct_mesh_new(setup, tcp->listener, blobs, tcp->fds, &tcp->mesh, err);
+    if (code != 0)
+        return code;
+    tcp->listener = -1;
+    code = ct_mesh_form(tcp->mesh, setup, err);
+    for (int i = 0; i < tcp->connections * tcp->size && code == 0; i++)
+        code = tcp->fds[i] >= 0 ? make_tls(tcp, i, err) : 0;
+    return code;
+}
+
+static void end_mesh(struct ct_tcp *tcp)
+{
+    ct_mesh_free(tcp->mesh);
+    tcp->mesh = NULL;
 }
 
 static void finish_setup(void *state)
 {
     struct ct_tcp *tcp = state;
 
-    (void)close(tcp->listener);
-    tcp->listener = -1;
+    if (ct_mesh_is_complete(tcp->mesh))
+        end_mesh(tcp);
+}
+
+/* Answer members that dial, and go on with what was dialled. */
+static int tend(void *state, struct ct_error *err)
+{
+    struct ct_tcp *tcp = state;
+    uint64_t now_ns;
+
+    if (tcp->mesh == NULL)
+        return 0;
+    now_ns = ct_clock_mono_ns(&ct_clock_system);
+    if (!ct_mesh_is_pending(tcp->mesh) && now_ns - tcp->tended_ns < TEND_NS)
+        return 0;
+    tcp->tended_ns = now_ns;
+    int code = ct_mesh_step(tcp->mesh, err);
+    if (code == 0 && ct_mesh_is_complete(tcp->mesh))
+        end_mesh(tcp);
+    return code;
 }
 
 /* ---- messages --------------------------------------------------------------------------------*/
@@ -165,17 +250,11 @@ int ct_tcp_closed(int peer, int error, struct ct_error *err)
                         strerrordesc_np(error));
 }
 
-int ct_tcp_attempt(struct ct_tcp *tcp, int connection, struct ct_tcp_move *move,
-                   struct ct_error *err)
+static int attempt_in_clear(struct ct_tcp *tcp, int index, struct ct_tcp_move *move,
+                            struct ct_error *err)
 {
-    int index = connection * tcp->size + move->peer;
     short event = move->out ? POLLOUT : POLLIN;
 
-    if (move->peer == tcp->lost)
-        return ct_tcp_closed(move->peer, ETIMEDOUT, err);
-    tcp->wanted[index] &= (short)~event;
-    if (tcp->tls != NULL)
-        return ct_tcp_tls_attempt(tcp->tls[index], tcp->fds[index], move, &tcp->wanted[index], err);
     while (move->header_left + move->left > 0) {
         struct iovec parts[2] = {
             {move->header + CT_CALL_HEADER_BYTES - move->header_left, move->header_left},
@@ -203,10 +282,38 @@ int ct_tcp_attempt(struct ct_tcp *tcp, int connection, struct ct_tcp_move *move,
     return 1;
 }
 
+int ct_tcp_attempt(struct ct_tcp *tcp, int connection, struct ct_tcp_move *move,
+                   struct ct_error *err)
+{
+    int index = connection * tcp->size + move->peer, code;
+
+    if (move->peer == tcp->lost)
+        return ct_tcp_closed(move->peer, ETIMEDOUT, err);
+    if (tcp->fds[index] < 0)
+        return tcp->mesh != NULL ? ct_mesh_need(tcp->mesh, connection, move->peer, err)
+                                 : ct_tcp_closed(move->peer, 0, err);
+    tcp->wanted[index] &= (short)~(move->out ? POLLOUT : POLLIN);
+    if (tcp->tls == NULL) {
+        code = attempt_in_clear(tcp, index, move, err);
+    } else {
+        code = make_tls(tcp, index, err);
+        if (code == 0)
+            code = ct_tcp_tls_attempt(tcp->tls[index], tcp->fds[index], move, &tcp->wanted[index],
+                                      err);
+    }
+    if (code == 0)
+        ct_tcp_list_add(&tcp->waiting, index);
+    return code;
+}
+
 /* ---- waiting ---------------------------------------------------------------------------------*/
 
 static int progress(void *state, struct ct_task *task, struct ct_error *err)
 {
+    int code = tend(state, err);
+
+    if (code != 0)
+        return code;
     if (ct_call_is_transfer(&task->call))
         return ct_tcp_transfer(state, task, err);
     return ct_tcp_collective(state, task, err);
@@ -233,9 +340,12 @@ static void check_silent_peers(struct ct_tcp *tcp)
     if (now_ns - tcp->asked_ns < interval_ns)
         return;
     tcp->asked_ns = now_ns;
-    for (int i = 0; i < tcp->connections * tcp->size; i++)
-        if (tcp->wanted[i] != 0 && ct_tcp_is_silent(tcp->fds[i], tcp->silence_ms))
-            tcp->lost = i % tcp->size;
+    for (int i = 0; i < tcp->waiting.count; i++) {
+        int index = tcp->waiting.at[i];
+
+        if (tcp->wanted[index] != 0 && ct_tcp_is_silent(tcp->fds[index], tcp->silence_ms))
+            tcp->lost = index % tcp->size;
+    }
 }
 
 /* Level-triggered, and only for what the last attempt could not do: nothing is missed, and there
@@ -251,18 +361,27 @@ static void park(void *state, uint32_t armed, uint64_t timeout_ns)
     (void)armed;
     if (timeout_ns == 0)
         return;
-    for (int i = 0; i < tcp->connections * tcp->size; i++) {
-        short events = tcp->wanted[i];
+    for (int i = 0; i < tcp->waiting.count;) {
+        int index = tcp->waiting.at[i];
+        short events = tcp->wanted[index];
 
-        if (tcp->tls != NULL && tcp->tls[i] != NULL)
-            events |= ct_tcp_tls_wanted(tcp->tls[i]);
-        if (events != 0)
-            tcp->polls[count++] = (struct pollfd){.fd = tcp->fds[i], .events = events};
+        if (tcp->tls != NULL)
+            events |= ct_tcp_tls_wanted(tcp->tls[index]);
+        if (events == 0) {
+            ct_tcp_list_remove(&tcp->waiting, i);
+            continue;
+        }
+        tcp->polls[count++] = (struct pollfd){.fd = tcp->fds[index], .events = events};
+        i++;
     }
+    if (tcp->mesh != NULL)
+        count += ct_mesh_polls(tcp->mesh, tcp->polls + count, MESH_POLLS);
     tcp->polls[0] = (struct pollfd){.fd = tcp->wakeup, .events = POLLIN};
     int found = ppoll(tcp->polls, count, &limit, NULL);
     if (found > 0 && tcp->polls[0].revents != 0)
         (void)!read(tcp->wakeup, &rings, sizeof rings);
+    if (found > 0)
+        tcp->tended_ns = 0; /* it may be somebody who dials */
     if (found == 0)
         check_silent_peers(tcp);
 }
@@ -273,11 +392,15 @@ static int missing(void *state, const struct ct_task *task)
 
     if (ct_call_is_transfer(&task->call))
         return task->call.peer;
-    for (int i = tcp->rails * tcp->size; tcp->busy && i < 2 * tcp->rails * tcp->size; i++)
-        if (tcp->queues[i].first != CT_TCP_NONE &&
-            ct_in_flight_may_start(&tcp->window, tcp->moves[tcp->queues[i].first].work))
-            return i % tcp->size;
-    return -1;
+    int found = -1;
+    for (int i = 0; tcp->busy && i < tcp->active.count; i++) {
+        int index = tcp->active.at[i];
+
+        if (index >= tcp->rails * tcp->size && (found < 0 || index % tcp->size < found) &&
+            ct_in_flight_may_start(&tcp->window, tcp->moves[tcp->queues[index].first].work))
+            found = index % tcp->size;
+    }
+    return found;
 }
 
 /* ---- the end ---------------------------------------------------------------------------------*/
@@ -301,16 +424,17 @@ static void fail(void *state, int code)
 
     ct_call_header_write(header, &(struct ct_call_header){.code = code});
     for (int peer = 0; peer < tcp->size; peer++) {
-        if (peer == tcp->rank)
-            continue;
         int index = CT_MESH_COLLECTIVE * tcp->size + peer;
-        if (between_messages(tcp, peer) && tcp->tls != NULL)
-            ct_tcp_tls_goodbye(tcp->tls[index], tcp->fds[index], header);
-        else if (between_messages(tcp, peer))
+        bool expected = tcp->fds[index] >= 0 && between_messages(tcp, peer);
+        if (expected && tcp->tls == NULL)
             (void)send(tcp->fds[index], header, sizeof header, MSG_DONTWAIT | MSG_NOSIGNAL);
+        else if (expected && tcp->tls[index] != NULL)
+            ct_tcp_tls_goodbye(tcp->tls[index], tcp->fds[index], header);
         for (int connection = 0; connection < tcp->connections; connection++)
-            (void)shutdown(tcp->fds[connection * tcp->size + peer], SHUT_WR);
+            if (tcp->fds[connection * tcp->size + peer] >= 0)
+                (void)shutdown(tcp->fds[connection * tcp->size + peer], SHUT_WR);
     }
+    end_mesh(tcp); /* who dials from now on is refused */
 }
 
 static void wake(void *state)
@@ -327,6 +451,7 @@ const struct ct_backend ct_backend_tcp = {
     .connect = connect_group,
     .finish_setup = finish_setup,
     .progress = progress,
+    .tend = tend,
     .spins = spins,
     .arm = arm,
     .park = park,

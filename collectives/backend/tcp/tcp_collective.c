@@ -18,17 +18,17 @@ static struct ct_call_header header_of(const struct ct_tcp *tcp, const struct ct
         .scale = task->call.scale};
 }
 
-static struct ct_tcp_queue *queue_of(struct ct_tcp *tcp, bool out, int rail, int peer)
+static int queue_of(const struct ct_tcp *tcp, bool out, int rail, int peer)
 {
-    return &tcp->queues[((out ? 0 : tcp->rails) + rail) * tcp->size + peer];
+    return ((out ? 0 : tcp->rails) + rail) * tcp->size + peer;
 }
 
 /* ---- listing ---------------------------------------------------------------------------------*/
 
 static void enqueue(struct ct_tcp *tcp, const struct ct_tcp_move *move, int rail)
 {
-    struct ct_tcp_queue *queue = queue_of(tcp, move->out, rail, move->peer);
-    int index = tcp->free_move;
+    int at = queue_of(tcp, move->out, rail, move->peer), index = tcp->free_move;
+    struct ct_tcp_queue *queue = &tcp->queues[at];
 
     CT_ASSERT(index >= 0);
     tcp->free_move = tcp->moves[index].next;
@@ -39,6 +39,7 @@ static void enqueue(struct ct_tcp *tcp, const struct ct_tcp_move *move, int rail
     else
         tcp->moves[queue->last].next = index;
     queue->last = index;
+    ct_tcp_list_add(&tcp->active, at);
     ct_in_flight_add_move(&tcp->window, move->work);
 }
 
@@ -137,8 +138,15 @@ static int advance_queues(struct ct_tcp *tcp, struct ct_task *task, struct ct_er
 {
     int code = 0;
 
-    for (int i = 0; i < 2 * tcp->rails * tcp->size && code == 0; i++)
-        code = advance_queue(tcp, task, i / tcp->size % tcp->rails, &tcp->queues[i], err);
+    for (int i = 0; i < tcp->active.count && code == 0;) {
+        int at = tcp->active.at[i];
+
+        code = advance_queue(tcp, task, at / tcp->size % tcp->rails, &tcp->queues[at], err);
+        if (tcp->queues[at].first == CT_TCP_NONE)
+            ct_tcp_list_remove(&tcp->active, i);
+        else
+            i++;
+    }
     return code;
 }
 

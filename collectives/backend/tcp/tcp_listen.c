@@ -1,6 +1,8 @@
 /* See tcp_mesh.h: where a member listens, and the secrets of the group. */
 #include "backend/tcp/tcp_mesh.h"
 
+#include "base/assert.h"
+
 #include <errno.h>
 #include <netdb.h>
 #include <string.h>
@@ -70,7 +72,7 @@ static int bind_and_listen(const char *address, const struct addrinfo *info,
         (void)close(fd);
         return os_error(err, code, what, address);
     }
-    ret_address->socket_bytes = (uint32_t)size;
+    ret_address->socket_bytes = (uint8_t)size;
     return fd;
 }
 
@@ -87,8 +89,9 @@ int ct_mesh_listen(const struct ct_setup *setup, struct ct_mesh_address *ret_add
                             "rank %d's node has no address that other nodes can reach: give one "
                             "with --local-addr",
                             setup->ranks[setup->rank]);
-    if (getrandom(ret_address->secret, CT_SECRET_BYTES, 0) != CT_SECRET_BYTES ||
-        getrandom(ret_address->key, CT_SECRET_BYTES, 0) != CT_SECRET_BYTES)
+    if (setup->rank == 0 &&
+        (getrandom(ret_address->secret, CT_SECRET_BYTES, 0) != CT_SECRET_BYTES ||
+         getrandom(ret_address->key, CT_SECRET_BYTES, 0) != CT_SECRET_BYTES))
         return os_error(err, -errno, "getrandom", address);
     code = resolve(address, &info, err);
     if (code != 0)
@@ -98,7 +101,8 @@ int ct_mesh_listen(const struct ct_setup *setup, struct ct_mesh_address *ret_add
     if (code < 0)
         return code;
     ret_address->encrypted = setup->encrypt;
-    ret_address->rails = (uint32_t)setup->tuning.tcp_rails;
+    if (setup->rank == 0)
+        ret_address->rails = (uint8_t)CT_MIN(setup->tuning.tcp_rails, (size_t)CT_RAILS_MAX);
     *ret_fd = code;
     return 0;
 }

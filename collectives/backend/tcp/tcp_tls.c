@@ -26,22 +26,20 @@ struct ct_tcp_tls {
     unsigned char input[PIECE];
 };
 
-int ct_tcp_tls_new(const struct ct_setup *setup, const unsigned char *secret, int peer,
-                   int connection, struct ct_tcp_tls **ret_end, struct ct_error *err)
+int ct_tcp_tls_new(const struct ct_tcp *tcp, int peer, int connection, struct ct_tcp_tls **ret_end,
+                   struct ct_error *err)
 {
-    const struct ct_assignment *a = &setup->job->assignment;
     struct ct_tcp_tls *end = calloc(1, sizeof *end);
     struct ct_key key;
-    bool server = setup->rank < peer; /* the other one dialled */
+    bool server = tcp->rank < peer; /* whichever dialled */
 
     if (end == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a TLS connection");
     end->peer = peer;
     ct_buf_init(&end->out, 0);
-    (void)snprintf(end->name, sizeof end->name, "%s/%llu/%s/%d-%d/%d", a->run_id,
-                   (unsigned long long)a->generation, setup->key, CT_MIN(setup->rank, peer),
-                   CT_MAX(setup->rank, peer), connection);
-    memcpy(key.secret, secret, sizeof key.secret);
+    (void)snprintf(end->name, sizeof end->name, "%s/%d-%d/%d", tcp->name, CT_MIN(tcp->rank, peer),
+                   CT_MAX(tcp->rank, peer), connection);
+    memcpy(key.secret, tcp->key, sizeof key.secret);
     int code = ct_tls_new(&end->tls, server, &key, server ? NULL : end->name, err);
     ct_net_key_wipe(&key);
     if (code != 0) {

@@ -14,8 +14,8 @@ struct ct_tcp_tls;
 
 /* Make this rank's end of connection number `connection` with `peer`. 0, CT_EUNSUPPORTED when
  * libssl is missing, CT_ENOMEM. */
-int ct_tcp_tls_new(const struct ct_setup *setup, const unsigned char *secret, int peer,
-                   int connection, struct ct_tcp_tls **ret_end, struct ct_error *err);
+int ct_tcp_tls_new(const struct ct_tcp *tcp, int peer, int connection, struct ct_tcp_tls **ret_end,
+                   struct ct_error *err);
 void ct_tcp_tls_free(struct ct_tcp_tls *end);
 
 /* Do as ct_tcp_attempt on this connection: 1 only when all that was encrypted has been sent. Add

@@ -7,6 +7,7 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
@@ -40,13 +41,14 @@ static void pair_init(struct pair *pair, uint64_t timeout_ms)
     for (int i = 0; i < RANKS; i++) {
         struct ct_mesh_address address = {0};
 
-        pair->setups[i] = (struct ct_setup){.job = ct_thread_world_job(pair->world, i),
-                                            .key = "world/1",
-                                            .rank = i,
-                                            .size = RANKS,
-                                            .ranks = both,
-                                            .deadline_ns = now + timeout_ms * 1000000u,
-                                            .tuning = {.tcp_rails = LANES - 1}};
+        pair->setups[i] = (struct ct_setup){
+            .job = ct_thread_world_job(pair->world, i),
+            .key = "world/1",
+            .rank = i,
+            .size = RANKS,
+            .ranks = both,
+            .deadline_ns = now + timeout_ms * 1000000u,
+            .tuning = {.tcp_rails = LANES - 1, .tcp_mesh_world = RANKS, .tcp_silence_ms = 10000}};
         memset(pair->fds[i], -1, sizeof pair->fds[i]);
         cr_assert_eq(
             ct_mesh_listen(&pair->setups[i], &address, &pair->listeners[i], &pair->errs[i]), 0);
@@ -67,8 +69,14 @@ static void pair_deinit(struct pair *pair)
 
 static void connect_rank(struct pair *pair, int rank)
 {
-    pair->codes[rank] = ct_mesh_connect(&pair->setups[rank], pair->listeners[rank], pair->blobs,
-                                        pair->fds[rank], &pair->errs[rank]);
+    int listener = fcntl(pair->listeners[rank], F_DUPFD_CLOEXEC, 0);
+    struct ct_mesh *mesh = NULL;
+
+    pair->codes[rank] = ct_mesh_new(&pair->setups[rank], listener, pair->blobs, pair->fds[rank],
+                                    &mesh, &pair->errs[rank]);
+    if (pair->codes[rank] == 0)
+        pair->codes[rank] = ct_mesh_form(mesh, &pair->setups[rank], &pair->errs[rank]);
+    ct_mesh_free(mesh);
 }
 
 static void *connect_rank_0(void *pair)
@@ -262,7 +270,7 @@ static void listen_without_room(struct pair *pair, int fillers[FILLERS])
     cr_assert_eq(getsockname(fd, (struct sockaddr *)&name, &size), 0);
     memcpy(&address, pair->blobs[0].data, sizeof address);
     memcpy(&address.socket, &name, size);
-    address.socket_bytes = size;
+    address.socket_bytes = (uint8_t)size;
     memcpy(pair->blobs[0].data, &address, sizeof address);
     (void)close(pair->listeners[0]);
     pair->listeners[0] = fd;

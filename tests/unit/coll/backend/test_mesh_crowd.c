@@ -17,7 +17,7 @@
 
 TestSuite(mesh_crowd, .timeout = 60);
 
-enum { MOST = 32, LANES = 2, DEADLINE_MS = 40000, STRANGERS = 64 };
+enum { MOST = 32, LANES = 2, DEADLINE_MS = 40000, STRANGERS = 64, TURNS = 2 };
 
 struct crowd;
 
@@ -26,6 +26,7 @@ struct seat {
     struct ct_setup setup;
     struct ct_blob blobs[MOST]; /* what it takes the members to be */
     int listener, code;
+    int copies[TURNS], turns; /* of the listener: each mesh takes one */
     int fds[LANES * MOST];
     struct ct_error err;
     pthread_t thread;
@@ -52,17 +53,21 @@ static void crowd_init(int size)
         struct seat *seat = &crowd.seats[i];
         struct ct_mesh_address address = {0};
 
-        seat->setup = (struct ct_setup){.job = ct_thread_world_job(crowd.world, i),
-                                        .key = "world/1",
-                                        .rank = i,
-                                        .size = size,
-                                        .ranks = RANK_OF,
-                                        .deadline_ns = now + DEADLINE_MS * UINT64_C(1000000),
-                                        .tuning = {.tcp_rails = LANES - 1}};
+        seat->setup = (struct ct_setup){
+            .job = ct_thread_world_job(crowd.world, i),
+            .key = "world/1",
+            .rank = i,
+            .size = size,
+            .ranks = RANK_OF,
+            .deadline_ns = now + DEADLINE_MS * UINT64_C(1000000),
+            .tuning = {.tcp_rails = LANES - 1, .tcp_mesh_world = MOST, .tcp_silence_ms = 10000}};
         memset(seat->fds, -1, sizeof seat->fds);
         cr_assert_eq(ct_mesh_listen(&seat->setup, &address, &seat->listener, &seat->err), 0, "%s",
                      seat->err.text);
         memcpy(blobs[i].data, &address, sizeof address);
+        seat->turns = 0;
+        for (int k = 0; k < TURNS; k++)
+            seat->copies[k] = fcntl(seat->listener, F_DUPFD_CLOEXEC, 0);
     }
     for (int i = 0; i < size; i++)
         memcpy(crowd.seats[i].blobs, blobs, sizeof blobs);
@@ -75,6 +80,8 @@ static void crowd_deinit(void)
             if (crowd.seats[i].fds[k] >= 0)
                 (void)close(crowd.seats[i].fds[k]);
         (void)close(crowd.seats[i].listener);
+        while (crowd.seats[i].turns < TURNS)
+            (void)close(crowd.seats[i].copies[crowd.seats[i].turns++]);
     }
     ct_thread_world_free(crowd.world);
 }
@@ -83,7 +90,13 @@ static void *connect_seat(void *argument)
 {
     struct seat *seat = argument;
 
-    seat->code = ct_mesh_connect(&seat->setup, seat->listener, seat->blobs, seat->fds, &seat->err);
+    struct ct_mesh *mesh = NULL;
+
+    seat->code = ct_mesh_new(&seat->setup, seat->copies[seat->turns++], seat->blobs, seat->fds,
+                             &mesh, &seat->err);
+    if (seat->code == 0)
+        seat->code = ct_mesh_form(mesh, &seat->setup, &seat->err);
+    ct_mesh_free(mesh);
     return NULL;
 }
 

@@ -83,7 +83,6 @@ Test(tls, who_asks_for_encryption_alone_gets_no_group)
 enum { MESSAGE = 40000 };
 
 struct link {
-    struct ct_thread_world *world;
     struct ct_tcp_tls *ends[2];
     int outer[2], inner[2]; /* socket of end i, and the relay's side of it */
     char *seen;
@@ -92,26 +91,23 @@ struct link {
 
 static void link_init(struct link *link, const char *keys[2])
 {
-    static const int ranks[] = {0, 1};
+    char name[] = "run/1/world/1";
     struct ct_error err = {0};
 
     *link = (struct link){.seen = malloc(1 << 20)};
     cr_assert_not_null(link->seen);
-    cr_assert_eq(ct_thread_world_new(2, &link->world), 0);
     for (int i = 0; i < 2; i++) {
-        struct ct_setup setup = {.job = ct_thread_world_job(link->world, i),
-                                 .key = "world/1",
-                                 .rank = i,
-                                 .size = 2,
-                                 .ranks = ranks};
+        unsigned char key[CT_SECRET_BYTES];
+        const struct ct_tcp tcp = {.rank = i, .size = 2, .name = name, .key = key};
         int pair[2];
+
+        memcpy(key, keys[i], sizeof key);
 
         cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
         link->outer[i] = pair[0];
         link->inner[i] = pair[1];
-        cr_assert_eq(ct_tcp_tls_new(&setup, (const unsigned char *)keys[i], 1 - i,
-                                    CT_MESH_COLLECTIVE, &link->ends[i], &err),
-                     0, "%s", err.text);
+        cr_assert_eq(ct_tcp_tls_new(&tcp, 1 - i, CT_MESH_COLLECTIVE, &link->ends[i], &err), 0, "%s",
+                     err.text);
     }
 }
 
@@ -122,7 +118,6 @@ static void link_deinit(struct link *link)
         (void)close(link->outer[i]);
         (void)close(link->inner[i]);
     }
-    ct_thread_world_free(link->world);
     free(link->seen);
 }
 
