@@ -160,12 +160,9 @@ static int follow(struct ct_holder *holder, const struct ct_msg_voters *voters)
 /* Has the job of the record that is held here, or followed, had a round? */
 static bool runs_here(const struct ct_holder *holder)
 {
-    struct ct_bytes value;
-    const char *key;
-
     if (holder->service != NULL)
         return ct_holder_generation(holder) > 0;
-    return holder->follows_runs || ct_replica_entry(holder->replica, 0, &key, &value);
+    return holder->follows_runs || holder_has_round(holder);
 }
 
 /* Two records of one job: the one whose job has had a round stays, else the newer one. */
@@ -547,7 +544,9 @@ bool ct_holder_leads(const struct ct_holder *holder)
 
 uint64_t ct_holder_generation(const struct ct_holder *holder)
 {
-    return holder->service != NULL ? ct_service_generation(holder->service) : 0;
+    return holder->service != NULL && holder_has_round(holder)
+               ? ct_service_generation(holder->service)
+               : 0;
 }
 
 struct ct_msg_offer ct_holder_offer(const struct ct_holder *holder)

@@ -255,7 +255,8 @@ bool ct_holder_leads(const struct ct_holder *holder);
 enum ct_holder_duty ct_holder_duty(struct ct_holder *holder, uint64_t now_ms, char *text,
                                    size_t room);
 
-/* The highest generation that it knows as the leader; 0: none. For the HELLO at the endpoint. */
+/* The highest generation that it knows as the leader; 0: none that anybody was told of, or will be,
+ * whatever becomes of this host. For the HELLO at the endpoint. */
 uint64_t ct_holder_generation(const struct ct_holder *holder);
 
 /* Are all who hold the job's record known to be dead, this one being none of them? */

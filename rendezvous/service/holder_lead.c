@@ -263,12 +263,30 @@ static void io_trace(void *context, const char *job, const char *line)
 }
 
 /* "job/1": the kinds' order is that in which they are restored. */
+static void key_of(const char *job, enum ct_record_kind kind, char key[CT_REPLICA_KEY_BYTES])
+{
+    (void)snprintf(key, CT_REPLICA_KEY_BYTES, "%s/%d", job, (int)kind);
+}
+
+bool holder_has_round(const struct ct_holder *holder)
+{
+    char reserved[CT_REPLICA_KEY_BYTES];
+    struct ct_bytes value;
+    const char *key;
+
+    key_of(holder->limits.only_job, CT_RECORD_RESERVE, reserved);
+    for (size_t i = 0; ct_replica_entry(holder->replica, i, &key, &value); i++)
+        if (strcmp(key, reserved) == 0)
+            return true;
+    return false;
+}
+
 static int put(struct ct_holder *holder, uint64_t number, const char *job, enum ct_record_kind kind,
                const void *record, size_t size)
 {
     char key[CT_REPLICA_KEY_BYTES];
 
-    (void)snprintf(key, sizeof key, "%s/%d", job, (int)kind);
+    key_of(job, kind, key);
     return ct_replica_put(holder->replica, holder->now_ms, number, key, record, size);
 }
 

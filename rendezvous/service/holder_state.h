@@ -82,6 +82,9 @@ void holder_nodes_known(struct ct_holder *holder, bool down, const char *text);
 /* Is it one of those who hold the record, as far as it knows? */
 bool holder_votes(const struct ct_holder *holder);
 
+/* Is a round of the job on record? */
+bool holder_has_round(const struct ct_holder *holder);
+
 /* This host goes on with what it has, although others may know of more. 0 or CT_ENOMEM. */
 int holder_go_on_alone(struct ct_holder *holder, const char *why);
 
