@@ -144,7 +144,7 @@ ParameterizedTest(int *index, conformance, symmetric_memory_equals_the_reference
 /* The algorithms for many ranks, on few. */
 ParameterizedTestParameters(conformance, wide_algorithms_equal_the_reference)
 {
-    static int worlds[] = {2, 3, 4, 5};
+    static int worlds[] = {2, 3, 4, 5, 9, 17};
 
     return cr_make_param_array(int, worlds, CT_COUNT(worlds));
 }

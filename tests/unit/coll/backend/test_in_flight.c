@@ -11,7 +11,7 @@
 
 TestSuite(in_flight, .timeout = 30);
 
-enum { WORLD_MAX = 9, LISTED = 2048 };
+enum { WORLD_MAX = 19, LISTED = 1024 };
 
 struct end {
     struct ct_pipelined pipelined;
@@ -92,6 +92,8 @@ static void run(const struct ct_call *call, int world, int direct_world, uint64_
                                  .size = world,
                                  .tuning = {.tcp_block_bytes = 64,
                                             .tcp_flat_bytes = 64,
+                                            .tcp_bruck_bytes = 640,
+                                            .tcp_gather_bytes = 640,
                                             .tcp_chain_bytes = 128,
                                             .tcp_direct_world = (size_t)direct_world}};
 
@@ -146,7 +148,8 @@ Test(in_flight, ranks_in_any_order_finish_every_collective_move_for_move)
 Test(in_flight, a_chunk_takes_over_slots_once_their_last_chunk_is_two_phases_ahead)
 {
     struct ct_pipelined pipelined = {.chunks = CT_PIPELINED_SLOT_SETS + 1,
-                                     .schedule = {.phases = 3, .capacity = 64}};
+                                     .spacing = 1,
+                                     .schedule = {.phases = 3, .held = 1, .capacity = 64}};
     struct ct_in_flight window;
     size_t at;
 

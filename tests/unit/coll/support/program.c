@@ -39,6 +39,8 @@ static struct ct_tuning draw_tuning(struct draft *draft)
                                .tcp_block_bytes = DRAW(),
                                .tcp_flat_bytes = DRAW(),
                                .tcp_chain_bytes = DRAW(),
+                               .tcp_bruck_bytes = DRAW(),
+                               .tcp_gather_bytes = DRAW(),
                                .local_direct_bytes = DRAW(),
                                .tcp_rails = 1 + (size_t)below(draft, 3),
                                .tcp_rail_bytes = DRAW(),
