@@ -70,4 +70,18 @@ void ct_build_binomial_gather(struct ct_schedule *s);
 void ct_build_binomial_scatter(struct ct_schedule *s);
 void ct_build_binomial_root(struct ct_schedule *s);
 
+/* step_chain.c */
+void ct_build_chain(struct ct_schedule *s);
+void ct_build_chain_reduce(struct ct_schedule *s);
+void ct_build_chain_root(struct ct_schedule *s);
+
+/* step_halving.c */
+void ct_build_doubling(struct ct_schedule *s);
+void ct_build_halving(struct ct_schedule *s);
+
+/* step_tree.c */
+void ct_build_double_tree(struct ct_schedule *s);
+void ct_build_double_tree_broadcast(struct ct_schedule *s);
+void ct_build_tree_root(struct ct_schedule *s);
+
 #endif

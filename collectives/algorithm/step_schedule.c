@@ -116,46 +116,6 @@ static void build_ring_gather(struct ct_schedule *s)
     ct_step_copy(s, s->world - 2, ct_place_output(s->rank), ct_place_input(0), s->rank);
 }
 
-/* Partners at distance 1, 2, 4, ... exchange their sums so far; both add them in the order of their
- * ranks, so both get the same bits. */
-static void build_doubling(struct ct_schedule *s)
-{
-    int phase = 0;
-
-    CT_ASSERT((s->world & (s->world - 1)) == 0);
-    s->blocks = 1;
-    for (int d = 1; d < s->world; d *= 2, phase++) {
-        int peer = s->rank ^ d;
-        struct ct_place mine = phase == 0 ? ct_place_input(0) : ct_place_output(0),
-                        theirs = ct_place_slot(phase);
-        bool lower = s->rank < peer;
-
-        ct_step_send(s, phase, peer, mine, 0);
-        ct_step_recv(s, phase, peer, theirs, 0);
-        ct_step_reduce(s, phase, ct_place_output(0), lower ? mine : theirs, lower ? theirs : mine,
-                       0, d * 2 == s->world);
-    }
-    s->phases = phase;
-    s->slots = phase;
-}
-
-/* From the root to its right neighbour, and on. With several chunks under way every link is busy.
- */
-static void build_chain(struct ct_schedule *s)
-{
-    int place = (s->rank - s->root + s->world) % s->world;
-
-    s->blocks = 1;
-    s->phases = s->world - 1;
-    if (place > 0)
-        ct_step_recv(s, place - 1, (s->rank - 1 + s->world) % s->world, ct_place_output(0), 0);
-    else
-        ct_step_copy(s, 0, ct_place_output(0), ct_place_input(0), 0);
-    if (place < s->world - 1)
-        ct_step_send(s, place, (s->rank + 1) % s->world,
-                     place == 0 ? ct_place_input(0) : ct_place_output(0), 0);
-}
-
 /* After phase t each rank has heard, through others, of the 2^(t+1) - 1 ranks to its left. */
 static void build_dissemination(struct ct_schedule *s)
 {
@@ -315,8 +275,8 @@ static void (*const builders[CT_ALGO_COUNT])(struct ct_schedule *s) = {
     [CT_ALGO_RING] = build_ring,
     [CT_ALGO_RING_SCATTER] = build_ring_scatter,
     [CT_ALGO_RING_GATHER] = build_ring_gather,
-    [CT_ALGO_DOUBLING] = build_doubling,
-    [CT_ALGO_CHAIN] = build_chain,
+    [CT_ALGO_DOUBLING] = ct_build_doubling,
+    [CT_ALGO_CHAIN] = ct_build_chain,
     [CT_ALGO_BINOMIAL] = ct_build_binomial,
     [CT_ALGO_DISSEMINATION] = build_dissemination,
     [CT_ALGO_FLAT_ROOT] = build_flat_root,
@@ -333,6 +293,12 @@ static void (*const builders[CT_ALGO_COUNT])(struct ct_schedule *s) = {
     [CT_ALGO_BINOMIAL_ROOT] = ct_build_binomial_root,
     [CT_ALGO_BINOMIAL_GATHER] = ct_build_binomial_gather,
     [CT_ALGO_BINOMIAL_SCATTER] = ct_build_binomial_scatter,
+    [CT_ALGO_HALVING] = ct_build_halving,
+    [CT_ALGO_DOUBLE_TREE] = ct_build_double_tree,
+    [CT_ALGO_DOUBLE_TREE_BROADCAST] = ct_build_double_tree_broadcast,
+    [CT_ALGO_TREE_ROOT] = ct_build_tree_root,
+    [CT_ALGO_CHAIN_REDUCE] = ct_build_chain_reduce,
+    [CT_ALGO_CHAIN_ROOT] = ct_build_chain_root,
 };
 
 void ct_schedule_build(struct ct_schedule *schedule, enum ct_algorithm algorithm, int rank,
@@ -348,7 +314,7 @@ void ct_schedule_build(struct ct_schedule *schedule, enum ct_algorithm algorithm
     s->root = root;
     s->steps = s->slots = 0;
     s->held = 1;
-    s->leftward = false;
+    s->streams = s->leftward = false;
     (world == 1 ? build_alone : builders[algorithm])(s);
     CT_ASSERT(s->phases >= 1 && s->steps > 0);
 }

@@ -21,7 +21,7 @@
  *   RING              all_reduce      2(p-1)  2n (p-1)/p          2      block b: from b+1 around
  *   RING_SCATTER      reduce_scatter  p-1     n (p-1)/p           2      the same
  *   RING_GATHER       all_gather      p-1     n (p-1)/p           2      -
- *   DOUBLING          all_reduce      r       n r                 r      tree; p a power of two
+ *   DOUBLING          all_reduce      r       n r                 r      tree, else any (F)
  *   CHAIN             broadcast       p-1     n                   2      -
  *   BINOMIAL          broadcast       r       n r (root)          r      -
  *   DISSEMINATION     barrier         r       0                   2r     -
@@ -40,9 +40,21 @@
  *   BINOMIAL_GATHER   gather          r+1     n/2 at most         r      -
  *   BINOMIAL_SCATTER  scatter         r+1     n (p-1)/p (root)    r      -
  *
+ *   HALVING           all_reduce      2r      2n (p-1)/p          r      tree, else any (F)
+ *   DOUBLE_TREE       all_reduce      2r      2n at most          6      any
+ *   DOUBLE_TREE_BROADCAST  broadcast  r+1     n at most           6      -
+ *   TREE_ROOT         reduce          r       n                   r      tree
+ *   CHAIN_REDUCE      all_reduce      2(p-1)  2n                  2      rank order, one by one
+ *   CHAIN_ROOT        reduce          p       n                   2      rank order, one by one
+ *
+ * (F) The tree of INVARIANT where p is a power of two. Else the ranks beyond the largest power of
+ * two below p give their data to others first and get the result last: 2 more phases and n more
+ * bytes. TREE_ROOT and CHAIN_ROOT add a phase and a peer where the root is not the rank at which
+ * they end.
+ *
  * All peers of those with r or 2r are 2^k ranks to the right or to the left, so that a rank that
- * uses all of them has 2r connections. In the mode's order: an element is summed at one rank, from
- * all ranks' data, by ct_reduce_buffers.
+ * uses all of them has 2r connections (a root of a broadcast, of a reduce: at most two more). In
+ * the mode's order: an element is summed at one rank, from all ranks' data, by ct_reduce_buffers.
  */
 #ifndef CT_COLL_ALGORITHM_STEP_SCHEDULE_H
 #define CT_COLL_ALGORITHM_STEP_SCHEDULE_H
@@ -81,7 +93,8 @@ struct ct_schedule {
     int blocks;
     int phases;
     int slots;     /* the same at all ranks */
-    int held;      /* phases from the writing of a slot to its last reading, at most */
+    int held;      /* phases from the first writing of a slot to its last reading, at most */
+    bool streams;  /* chunks follow each other through all phases: short ones are better */
     bool leftward; /* REDUCE_ALL: slot j is of the rank j to the left; else of rank j */
     int steps;
     int capacity;

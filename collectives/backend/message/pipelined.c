@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "reduce/reduce.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -155,12 +156,26 @@ static int find_phase(const struct ct_schedule *schedule, int phase)
     return from;
 }
 
-/* What a slot may have at most, and a part or a share of a chunk with it. */
-static size_t block_size(const struct ct_pipelined *pipelined)
+/* Of a stream of `bytes` in chunks of c through P phases, bytes/c + P - 1 steps take each what a
+ * message costs, as much as tcp_message_bytes, and c: sqrt(bytes * message / P) is best. */
+static size_t stream_chunk(const struct ct_pipelined *pipelined, size_t bytes)
 {
-    size_t slots = CT_MAX((size_t)pipelined->schedule.slots, (size_t)1);
+    double message = (double)pipelined->tuning.tcp_message_bytes;
+    double best = sqrt((double)bytes * message / pipelined->schedule.phases);
 
-    return CT_MIN(pipelined->block_bytes, pipelined->set_bytes / slots / LINE * LINE);
+    return CT_MAX((size_t)best, (size_t)LINE);
+}
+
+/* A block: at most what its slots have room for, and shorter in a stream. */
+static size_t block_size(const struct ct_pipelined *pipelined, size_t bytes)
+{
+    const struct ct_schedule *schedule = &pipelined->schedule;
+    size_t slots = CT_MAX((size_t)schedule->slots, (size_t)1);
+    size_t most = CT_MIN(pipelined->block_bytes, pipelined->set_bytes / slots / LINE * LINE);
+    size_t wanted = schedule->streams ? stream_chunk(pipelined, bytes) / (size_t)schedule->blocks
+                                      : pipelined->block_bytes;
+
+    return CT_MIN(most, (wanted + LINE - 1) / LINE * LINE);
 }
 
 void ct_pipelined_begin(struct ct_pipelined *pipelined, const struct ct_call *call)
@@ -169,7 +184,7 @@ void ct_pipelined_begin(struct ct_pipelined *pipelined, const struct ct_call *ca
 
     ct_schedule_build(&pipelined->schedule, ct_select(&pipelined->tuning, CT_TOPOLOGY_MESH, call),
                       pipelined->rank, pipelined->size, call->peer);
-    block = block_size(pipelined);
+    block = block_size(pipelined, bytes);
     CT_ASSERT(block > 0);
     pipelined->chunk_bytes =
         ct_call_has_parts(call->kind) ? block : block * (size_t)pipelined->schedule.blocks;

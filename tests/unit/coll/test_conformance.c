@@ -154,6 +154,8 @@ ParameterizedTest(int *world, conformance, wide_algorithms_equal_the_reference)
 
     rig.tuning.tcp_direct_world = 1;
     cr_assert_eq(rig_run(&rig, check_all_reductions), 0);
+    rig.tuning.tcp_chain_reduce_bytes = rig.tuning.tcp_doubling_bytes = 1 << 20;
+    cr_assert_eq(rig_run(&rig, check_all_reductions), 0);
     cr_assert_eq(rig_run(&rig, check_all_moves), 0);
     cr_assert_eq(rig_run(&rig, check_all_parts), 0);
 }

@@ -85,13 +85,22 @@ static void run(const struct ct_call *call, int world, int direct_world, uint64_
     struct ct_rng rng;
     int complete = 0, idle = 0;
 
+    size_t sizes[4];
+
     ct_rng_init(&rng, seed);
+    for (size_t i = 0; i < CT_COUNT(sizes); i++)
+        sizes[i] = 1u << ct_rng_below(&rng, 12);
     memset(ends, 0, sizeof ends);
     for (int i = 0; i < world; i++) {
         struct ct_setup setup = {.rank = i,
                                  .size = world,
                                  .tuning = {.tcp_block_bytes = 64,
                                             .tcp_flat_bytes = 64,
+                                            .tcp_message_bytes = 64,
+                                            .tcp_doubling_bytes = sizes[0],
+                                            .tcp_tree_bytes = sizes[1],
+                                            .tcp_halving_bytes = sizes[2],
+                                            .tcp_chain_reduce_bytes = sizes[3],
                                             .tcp_bruck_bytes = 640,
                                             .tcp_gather_bytes = 640,
                                             .tcp_chain_bytes = 128,
@@ -134,10 +143,11 @@ Test(in_flight, ranks_in_any_order_finish_every_collective_move_for_move)
     for (uint64_t seed = 1; seed <= 600; seed++) {
         int world = 2 + (int)ct_rng_below(&rng, WORLD_MAX - 1);
         struct ct_call call = {.kind = kinds[ct_rng_below(&rng, CT_COUNT(kinds))],
-                               .dtype = CT_U8,
+                               .dtype = rng_chance(&rng, 500) ? CT_U8 : CT_F32,
                                .reduce = CT_REDUCE_MAX,
+                               .mode = (enum ct_reduce_mode)ct_rng_below(&rng, 3),
                                .peer = (int)ct_rng_below(&rng, (uint64_t)world),
-                               .count = ct_rng_below(&rng, 2000),
+                               .count = ct_rng_below(&rng, 800),
                                .send = in,
                                .recv = out};
 

@@ -392,3 +392,20 @@ void symbols_free(struct symbol_world *world)
     free(world->queues);
     free(world);
 }
+
+int schedule_peers(const struct ct_schedule *schedule)
+{
+    char *seen = make((size_t)schedule->world, 1);
+    int peers = 0;
+
+    for (int i = 0; i < schedule->steps; i++) {
+        const struct ct_step *step = &schedule->step[i];
+
+        if (step->peer < 0)
+            continue;
+        peers += seen[step->peer] == 0;
+        seen[step->peer] = 1;
+    }
+    free(seen);
+    return peers;
+}

@@ -47,6 +47,9 @@ struct symbol_world {
 struct symbol_world *symbols_run(enum ct_algorithm algorithm, int size, int root, bool in_place);
 void symbols_free(struct symbol_world *world);
 
+/* Return how many ranks this one sends to or receives from. */
+int schedule_peers(const struct ct_schedule *schedule);
+
 /* A block of a rank's output. */
 symbol symbols_output(const struct symbol_world *world, int rank, int chunk, int block);
 
