@@ -25,6 +25,20 @@ const char *ct_algorithm_name(enum ct_algorithm algorithm)
         [CT_ALGO_SCATTER] = "scatter",
         [CT_ALGO_EXCHANGE] = "exchange",
         [CT_ALGO_SWAP] = "swap",
+        [CT_ALGO_BRUCK] = "bruck",
+        [CT_ALGO_BRUCK_GATHER] = "bruck",
+        [CT_ALGO_ROUTED] = "routed",
+        [CT_ALGO_ROUTED_SCATTER] = "routed",
+        [CT_ALGO_ROUTED_ROOT] = "routed",
+        [CT_ALGO_BINOMIAL_ROOT] = "binomial",
+        [CT_ALGO_BINOMIAL_GATHER] = "binomial",
+        [CT_ALGO_BINOMIAL_SCATTER] = "binomial",
+        [CT_ALGO_HALVING] = "halving",
+        [CT_ALGO_DOUBLE_TREE] = "double_tree",
+        [CT_ALGO_DOUBLE_TREE_BROADCAST] = "double_tree",
+        [CT_ALGO_TREE_ROOT] = "tree",
+        [CT_ALGO_CHAIN_REDUCE] = "chain",
+        [CT_ALGO_CHAIN_ROOT] = "chain",
         [CT_ALGO_FLAGS] = "flags",
         [CT_ALGO_STAGED] = "staged",
         [CT_ALGO_PIPELINE] = "pipeline",
@@ -61,6 +75,7 @@ enum need {
     EVEN = 32,             /* where a member's parts lie is known to all */
     ONE_BUFFER = 64,       /* send and recv are the same */
     RANK_ORDER = 128,      /* the order of ranks will do */
+    UNSCALED = 256,        /* no factor of each member, which only its peers learn */
 };
 
 /* Sizes are those of the longest part of a call, where it has parts, or else of the buffer. They
@@ -71,7 +86,7 @@ struct rule {
     unsigned needs;
 };
 
-enum { RULES = 4 };
+enum { RULES = 11 };
 
 #define SIZE(name) 1 + CT_SIZE_##name
 
@@ -108,27 +123,63 @@ static const struct rule shared[CT_CALL_KINDS][RULES] = {
     [CT_CALL_BARRIER] = {{.algorithm = CT_ALGO_FLAGS}},
 };
 
+/* More ranks than tcp_direct_world go where a rank has O(log p) peers (step_schedule.h). */
 static const struct rule mesh[CT_CALL_KINDS][RULES] = {
     [CT_CALL_ALL_REDUCE] =
         {
             {.algorithm = CT_ALGO_DOUBLING,
              .up_to = SIZE(tcp_doubling_bytes),
+             .needs = WIDE | IN_STEPS | FAST},
+            {.algorithm = CT_ALGO_DOUBLING,
+             .up_to = SIZE(tcp_doubling_bytes),
              .needs = WIDE | POWER_OF_TWO | IN_STEPS | NOT_REPRODUCIBLE},
-            {.algorithm = CT_ALGO_FLAT, .up_to = SIZE(tcp_flat_bytes)},
+            {.algorithm = CT_ALGO_DOUBLE_TREE,
+             .up_to = SIZE(tcp_tree_bytes),
+             .needs = WIDE | IN_STEPS | FAST},
+            {.algorithm = CT_ALGO_HALVING,
+             .up_to = SIZE(tcp_halving_bytes),
+             .needs = WIDE | IN_STEPS | FAST},
             {.algorithm = CT_ALGO_RING, .needs = WIDE | IN_STEPS | FAST},
+            {.algorithm = CT_ALGO_HALVING,
+             .needs = WIDE | POWER_OF_TWO | IN_STEPS | NOT_REPRODUCIBLE},
+            {.algorithm = CT_ALGO_BRUCK, .up_to = SIZE(tcp_bruck_bytes), .needs = WIDE | UNSCALED},
+            {.algorithm = CT_ALGO_CHAIN_REDUCE,
+             .from = SIZE(tcp_chain_reduce_bytes),
+             .needs = WIDE | IN_STEPS | RANK_ORDER},
+            {.algorithm = CT_ALGO_ROUTED, .needs = WIDE | UNSCALED},
+            {.algorithm = CT_ALGO_FLAT, .up_to = SIZE(tcp_flat_bytes)},
             {.algorithm = CT_ALGO_DIRECT},
         },
     [CT_CALL_REDUCE_SCATTER] = {{.algorithm = CT_ALGO_RING_SCATTER,
                                  .needs = WIDE | IN_STEPS | FAST},
+                                {.algorithm = CT_ALGO_ROUTED_SCATTER, .needs = WIDE | UNSCALED},
                                 {.algorithm = CT_ALGO_DIRECT_SCATTER}},
-    [CT_CALL_ALL_GATHER] = {{.algorithm = CT_ALGO_RING_GATHER, .needs = WIDE},
+    [CT_CALL_ALL_GATHER] = {{.algorithm = CT_ALGO_BRUCK_GATHER,
+                             .up_to = SIZE(tcp_gather_bytes),
+                             .needs = WIDE},
+                            {.algorithm = CT_ALGO_RING_GATHER, .needs = WIDE},
                             {.algorithm = CT_ALGO_DIRECT_GATHER}},
-    [CT_CALL_REDUCE] = {{.algorithm = CT_ALGO_FLAT_ROOT, .up_to = SIZE(tcp_flat_bytes)},
+    [CT_CALL_REDUCE] = {{.algorithm = CT_ALGO_TREE_ROOT,
+                         .up_to = SIZE(tcp_doubling_bytes),
+                         .needs = WIDE | IN_STEPS | NOT_REPRODUCIBLE},
+                        {.algorithm = CT_ALGO_BINOMIAL_ROOT,
+                         .up_to = SIZE(tcp_bruck_bytes),
+                         .needs = WIDE | UNSCALED},
+                        {.algorithm = CT_ALGO_CHAIN_ROOT,
+                         .from = SIZE(tcp_chain_reduce_bytes),
+                         .needs = WIDE | IN_STEPS | RANK_ORDER},
+                        {.algorithm = CT_ALGO_ROUTED_ROOT, .needs = WIDE | UNSCALED},
+                        {.algorithm = CT_ALGO_FLAT_ROOT, .up_to = SIZE(tcp_flat_bytes)},
                         {.algorithm = CT_ALGO_DIRECT_ROOT}},
     [CT_CALL_BROADCAST] = {{.algorithm = CT_ALGO_BINOMIAL, .up_to = SIZE(tcp_chain_bytes)},
+                           {.algorithm = CT_ALGO_DOUBLE_TREE_BROADCAST,
+                            .up_to = SIZE(tcp_tree_bytes),
+                            .needs = WIDE},
                            {.algorithm = CT_ALGO_CHAIN}},
-    [CT_CALL_GATHER] = {{.algorithm = CT_ALGO_GATHER}},
-    [CT_CALL_SCATTER] = {{.algorithm = CT_ALGO_SCATTER}},
+    [CT_CALL_GATHER] = {{.algorithm = CT_ALGO_BINOMIAL_GATHER, .needs = WIDE},
+                        {.algorithm = CT_ALGO_GATHER}},
+    [CT_CALL_SCATTER] = {{.algorithm = CT_ALGO_BINOMIAL_SCATTER, .needs = WIDE},
+                         {.algorithm = CT_ALGO_SCATTER}},
     [CT_CALL_ALL_TO_ALL] = {{.algorithm = CT_ALGO_SWAP, .needs = ONE_BUFFER},
                             {.algorithm = CT_ALGO_EXCHANGE}},
     [CT_CALL_BARRIER] = {{.algorithm = CT_ALGO_DISSEMINATION}},
@@ -165,7 +216,8 @@ static unsigned met(const struct ct_tuning *tuning, const struct ct_call *call)
            (call->mode == CT_MODE_FAST ? FAST : 0u) |
            (call->mode != CT_MODE_REPRODUCIBLE ? NOT_REPRODUCIBLE : 0u) |
            (!call->uneven ? EVEN : 0u) | (call->send == call->recv ? ONE_BUFFER : 0u) |
-           (call->mode != CT_MODE_INVARIANT ? RANK_ORDER : 0u);
+           (call->mode != CT_MODE_INVARIANT ? RANK_ORDER : 0u) |
+           (!reduces || call->reduce != CT_REDUCE_PREMUL_SUM ? UNSCALED : 0u);
 }
 
 enum ct_algorithm ct_select(const struct ct_tuning *tuning, enum ct_topology topology,

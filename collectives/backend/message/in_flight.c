@@ -28,7 +28,7 @@ void ct_in_flight_begin(struct ct_in_flight *window)
 
 static int *open_moves_of(const struct ct_in_flight *window, struct ct_chunk_phase work)
 {
-    size_t at = work.chunk + (size_t)work.phase;
+    size_t at = work.chunk * window->pipelined->spacing + (size_t)work.phase;
 
     CT_ASSERT(at >= window->base && at < window->end);
     return &window->open[at % CT_IN_FLIGHT_STEPS * (size_t)window->phases_max + (size_t)work.phase];
@@ -36,18 +36,10 @@ static int *open_moves_of(const struct ct_in_flight *window, struct ct_chunk_pha
 
 static bool is_complete(const struct ct_in_flight *window, size_t chunk, int phase)
 {
-    size_t at = chunk + (size_t)phase;
+    size_t at = chunk * window->pipelined->spacing + (size_t)phase;
 
     return at < window->base ||
            *open_moves_of(window, (struct ct_chunk_phase){chunk, phase}) == COMPLETE;
-}
-
-/* Which chunk is in this phase of step `at`; false when there is none. */
-static bool chunk_phase_of(const struct ct_in_flight *window, size_t at, int phase,
-                           struct ct_chunk_phase *work)
-{
-    *work = (struct ct_chunk_phase){at - (size_t)phase, phase};
-    return at >= (size_t)phase && work->chunk < window->pipelined->chunks;
 }
 
 bool ct_in_flight_next_step(struct ct_in_flight *window, size_t *ret_at)
@@ -57,10 +49,12 @@ bool ct_in_flight_next_step(struct ct_in_flight *window, size_t *ret_at)
         return false;
     *ret_at = window->end++;
     int *open = &window->open[*ret_at % CT_IN_FLIGHT_STEPS * (size_t)window->phases_max];
-    for (int phase = 0; phase < window->pipelined->schedule.phases; phase++) {
-        struct ct_chunk_phase work;
+    for (int phase = ct_pipelined_first_phase(window->pipelined, *ret_at);
+         phase <= ct_pipelined_last_phase(window->pipelined, *ret_at); phase++) {
+        size_t chunk;
 
-        open[phase] = chunk_phase_of(window, *ret_at, phase, &work) ? 0 : COMPLETE;
+        open[phase] =
+            ct_pipelined_chunk_in_phase(window->pipelined, *ret_at, phase, &chunk) ? 0 : COMPLETE;
     }
     return true;
 }
@@ -72,12 +66,14 @@ void ct_in_flight_add_move(struct ct_in_flight *window, struct ct_chunk_phase wo
 
 bool ct_in_flight_may_start(const struct ct_in_flight *window, struct ct_chunk_phase work)
 {
-    int last = window->pipelined->schedule.phases - 1;
+    const struct ct_schedule *schedule = &window->pipelined->schedule;
+    int last = schedule->phases - 1;
 
     if (work.phase > 0 && !is_complete(window, work.chunk, work.phase - 1))
         return false;
     return work.chunk < CT_PIPELINED_SLOT_SETS ||
-           is_complete(window, work.chunk - CT_PIPELINED_SLOT_SETS, CT_MIN(work.phase + 1, last));
+           is_complete(window, work.chunk - CT_PIPELINED_SLOT_SETS,
+                       CT_MIN(work.phase + schedule->held, last));
 }
 
 void ct_in_flight_move_done(struct ct_in_flight *window, struct ct_chunk_phase work)
@@ -95,7 +91,8 @@ static void retire(struct ct_in_flight *window)
         const int *open =
             &window->open[window->base % CT_IN_FLIGHT_STEPS * (size_t)window->phases_max];
 
-        for (int phase = 0; phase < window->pipelined->schedule.phases; phase++)
+        for (int phase = ct_pipelined_first_phase(window->pipelined, window->base);
+             phase <= ct_pipelined_last_phase(window->pipelined, window->base); phase++)
             if (open[phase] != COMPLETE)
                 return;
         window->base++;
@@ -104,9 +101,14 @@ static void retire(struct ct_in_flight *window)
 
 bool ct_in_flight_next_ready(struct ct_in_flight *window, struct ct_chunk_phase *ret_work)
 {
-    for (size_t at = window->base; at < window->end; at++)
-        for (int phase = window->pipelined->schedule.phases - 1; phase >= 0; phase--) {
-            if (!chunk_phase_of(window, at, phase, ret_work))
+    const struct ct_pipelined *pipelined = window->pipelined;
+
+    for (size_t at = window->base; at < window->end; at++) {
+        int first = ct_pipelined_first_phase(pipelined, at);
+
+        for (int phase = ct_pipelined_last_phase(pipelined, at); phase >= first; phase--) {
+            ret_work->phase = phase;
+            if (!ct_pipelined_chunk_in_phase(pipelined, at, phase, &ret_work->chunk))
                 continue;
             int *open = open_moves_of(window, *ret_work);
             if (*open == 0 && ct_in_flight_may_start(window, *ret_work)) {
@@ -115,6 +117,7 @@ bool ct_in_flight_next_ready(struct ct_in_flight *window, struct ct_chunk_phase 
                 return true;
             }
         }
+    }
     return false;
 }
 

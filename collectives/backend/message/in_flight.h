@@ -6,13 +6,14 @@
  *     chunk 0   p3                                    a chunk's phase starts when
  *     chunk 1   p2      p3                              - its phase before is complete
  *     chunk 2   p1      p2       p3                     - its slots are free: the chunk that had
- *     chunk 3   p0      p1       p2       p3              them before is two phases ahead
+ *     chunk 3   p0      p1       p2       p3              them before has read them
  *     chunk 4           p0       p1       p2
  *
- * A slot is written in one phase and last read in the next one at the latest, so chunk c may begin
- * phase p when chunk c - CT_PIPELINED_SLOT_SETS has completed phase p + 1. Both belong to earlier
- * steps: the oldest step can always advance, and no cycle of waits exists as long as each pair of
- * ranks moves its bytes in the order of the steps. */
+ * A slot that is written in one phase is last read at most `held` phases later (step_schedule.h),
+ * so chunk c may begin phase p when chunk c - CT_PIPELINED_SLOT_SETS has completed phase p + held;
+ * the picture is of held = 1. Both belong to earlier steps, as chunks begin `spacing` steps apart:
+ * the oldest step can always advance, and no cycle of waits exists as long as each pair of ranks
+ * moves its bytes in the order of the steps. */
 #ifndef CT_COLL_MESSAGE_IN_FLIGHT_H
 #define CT_COLL_MESSAGE_IN_FLIGHT_H
 

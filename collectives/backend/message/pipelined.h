@@ -4,7 +4,8 @@
  *
  * A collective is split into chunks, and runs in pipeline steps: in step s, chunk c is in phase
  * s - c of its schedule (step_schedule.h), so that the chunks in flight are each in another phase
- * and all links are busy.
+ * and all links are busy. A schedule that holds its slots for long begins a chunk every few steps
+ * only (`spacing`).
  *
  *     step 0   chunk 0 phase 0
  *     step 1   chunk 0 phase 1   chunk 1 phase 0
@@ -30,14 +31,16 @@ enum { CT_PIPELINED_SLOT_SETS = 4 };
 struct ct_pipelined {
     int rank, size;
     struct ct_tuning tuning;
-    size_t block_bytes, chunk_bytes, chunks;
+    size_t block_bytes;                  /* at most, of a block */
+    size_t chunk_bytes, chunks, spacing; /* of the collective */
     struct ct_schedule schedule;
-    char *scratch; /* CT_PIPELINED_SLOT_SETS sets of slots: chunk c has set c % that */
+    char *scratch;    /* CT_PIPELINED_SLOT_SETS sets of slots: chunk c has set c % that */
+    size_t set_bytes; /* of a set */
     const void **sources;
     double *factors; /* of a premultiplied sum, by rank; the caller sets those of other ranks */
 };
 
-/* One phase of one chunk, in step chunk + phase. */
+/* One phase of one chunk, in step chunk * spacing + phase. */
 struct ct_chunk_phase {
     size_t chunk;
     int phase;
@@ -64,6 +67,13 @@ void ct_pipelined_begin(struct ct_pipelined *pipelined, const struct ct_call *ca
 
 /* Return the number of steps of the collective. */
 size_t ct_pipelined_step_count(const struct ct_pipelined *pipelined);
+
+/* Return whether a chunk is in this phase in step `at`, and which; the first and the last phase
+ * that any may be in. */
+bool ct_pipelined_chunk_in_phase(const struct ct_pipelined *pipelined, size_t at, int phase,
+                                 size_t *ret_chunk);
+int ct_pipelined_first_phase(const struct ct_pipelined *pipelined, size_t at);
+int ct_pipelined_last_phase(const struct ct_pipelined *pipelined, size_t at);
 
 /* Find the next move of step `at`, from entry `*next` of the schedule on, and set `*next` behind
  * it. Return false if there are no more. */

@@ -144,7 +144,7 @@ ParameterizedTest(int *index, conformance, symmetric_memory_equals_the_reference
 /* The algorithms for many ranks, on few. */
 ParameterizedTestParameters(conformance, wide_algorithms_equal_the_reference)
 {
-    static int worlds[] = {2, 3, 4, 5};
+    static int worlds[] = {2, 3, 4, 5, 9, 17};
 
     return cr_make_param_array(int, worlds, CT_COUNT(worlds));
 }
@@ -153,6 +153,8 @@ ParameterizedTest(int *world, conformance, wide_algorithms_equal_the_reference)
     struct rig rig = {.backend = "tcp", .world = *world, .tuning = tiny};
 
     rig.tuning.tcp_direct_world = 1;
+    cr_assert_eq(rig_run(&rig, check_all_reductions), 0);
+    rig.tuning.tcp_chain_reduce_bytes = rig.tuning.tcp_doubling_bytes = 1 << 20;
     cr_assert_eq(rig_run(&rig, check_all_reductions), 0);
     cr_assert_eq(rig_run(&rig, check_all_moves), 0);
     cr_assert_eq(rig_run(&rig, check_all_parts), 0);

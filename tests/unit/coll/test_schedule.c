@@ -1,544 +1,367 @@
-/* Schedules, carried out on symbols: a value is the expression by which it came about.
- *
- * All ranks run in waves over several chunks, as backend tcp does, with a queue for each ordered
- * pair. Whose turn it is, is drawn; so ranks are in different waves at the same time. Input and
- * output share their storage in half of the runs. */
+/* Schedules against the plain definition of each call, for all worlds up to 40 and some larger, on
+ * symbols (symbols.h); what they cost, and with whom a rank talks. */
 #include "algorithm/step_schedule.h"
 
 #include "base/assert.h"
-#include "base/number/rng.h"
+#include "symbols.h"
 
 #include <criterion/criterion.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-TestSuite(schedule, .timeout = 60);
+TestSuite(schedule, .timeout = 120);
 
-enum { WORLD_MAX = 9, CHUNKS = 4, SLOTS = 16, QUEUE = 64, TEXT = 96, STEPS = 256 };
+static const int larger[] = {64, 65, 100};
 
-/* "" is a place that nobody has written. */
-struct value {
-    char text[TEXT];
-};
-
-struct queue {
-    struct value values[QUEUE];
-    int blocks[QUEUE];
-    int head, tail;
-};
-
-struct rank {
-    struct ct_schedule schedule;
-    struct ct_step steps[STEPS];
-    struct value input[CHUNKS][WORLD_MAX], output[CHUNKS][WORLD_MAX];
-    struct value slots[2][SLOTS];
-    int wave;
-    bool sent;
-};
-
-struct cluster {
-    int world;
-    bool in_place;
-    struct rank ranks[WORLD_MAX];
-    struct queue queues[WORLD_MAX][WORLD_MAX];
-    int sent_blocks[WORLD_MAX];
-};
-
-static void append(struct value *value, const char *more)
+/* The worlds: 1 .. 40, then those; 0 behind the last. */
+static int world_after(int world)
 {
-    size_t used = strlen(value->text), length = strlen(more);
-
-    cr_assert_lt(used + length, TEXT);
-    memcpy(value->text + used, more, length + 1);
+    if (world < 40)
+        return world + 1;
+    for (size_t i = 0; i < CT_COUNT(larger); i++)
+        if (larger[i] > world)
+            return larger[i];
+    return 0;
 }
 
-static int ranks_of(const struct value *value, int world, char op)
+/* All roots of small worlds, some of larger ones; `world` behind the last. */
+static int root_after(int world, int root)
 {
-    int count = 0;
-
-    for (int i = 0; i < world; i++) {
-        char name[3] = {op, (char)('0' + i), '\0'};
-
-        count += strstr(value->text, name) != NULL;
-    }
-    return count;
+    return root + (world <= 12 ? 1 : root < 1 ? 1 : world / 2 - 1);
 }
 
-static struct value *place(struct cluster *c, struct rank *rank, int chunk, struct ct_place at)
+/* ---- orders of a sum -------------------------------------------------------------------------*/
+
+static symbol sum_at_once(int world, int block, int chunk)
 {
-    switch (at.space) {
-    case CT_SPACE_INPUT:
-        return c->in_place ? &rank->output[chunk][at.index] : &rank->input[chunk][at.index];
-    case CT_SPACE_OUTPUT:
-        return &rank->output[chunk][at.index];
+    symbol sum = 0;
+
+    for (int i = 0; i < world; i++)
+        sum = symbol_sum_all(sum, symbol_leaf(i, block, chunk));
+    return sum;
+}
+
+/* Along a ring that begins at `first`. */
+static symbol sum_around(int world, int first, int block, int chunk)
+{
+    symbol sum = symbol_leaf(first % world, block, chunk);
+
+    for (int i = 1; i < world; i++)
+        sum = symbol_sum(sum, symbol_leaf((first + i) % world, block, chunk));
+    return sum;
+}
+
+/* x[i] += x[i + d], as ctrun.h says of INVARIANT. */
+static symbol sum_by_tree(int world, int block, int chunk)
+{
+    symbol x[SYMBOLS_WORLD_MAX];
+
+    for (int i = 0; i < world; i++)
+        x[i] = symbol_leaf(i, block, chunk);
+    for (int d = 1; d < world; d *= 2)
+        for (int i = 0; i + d < world; i += 2 * d)
+            x[i] = symbol_sum(x[i], x[i + d]);
+    return x[0];
+}
+
+enum order { AT_ONCE, IN_A_ROW, AROUND, TREE, TREE_OF_TWOS, ANY };
+
+static bool is_power_of_two(int world)
+{
+    return (world & (world - 1)) == 0;
+}
+
+/* Is it the documented sum? */
+static bool is_sum(symbol sum, enum order order, int world, int block, int chunk)
+{
+    switch (order) {
+    case AT_ONCE:
+        return sum == sum_at_once(world, block, chunk);
+    case AROUND:
+        return sum == sum_around(world, block + 1, block, chunk);
+    case IN_A_ROW:
+        return sum == sum_around(world, 0, block, chunk);
+    case TREE:
+        return sum == sum_by_tree(world, block, chunk);
+    case TREE_OF_TWOS: /* others in any order */
+        return is_power_of_two(world) ? sum == sum_by_tree(world, block, chunk)
+                                      : symbol_takes_all_once(sum, world, block, chunk);
     default:
-        cr_assert_eq(at.space, CT_SPACE_SLOT);
-        cr_assert_lt(at.index, rank->schedule.slots);
-        return &rank->slots[chunk & 1][at.index];
+        return symbol_takes_all_once(sum, world, block, chunk);
     }
 }
 
-/* Input block b of rank r in chunk c is "r3b0c1": no two are alike. */
-static void prepare(struct cluster *c, enum ct_algorithm algorithm, int root)
+static int blocks_of(const struct symbol_world *world)
 {
-    for (int r = 0; r < c->world; r++) {
-        struct rank *rank = &c->ranks[r];
-
-        rank->schedule = (struct ct_schedule){.step = rank->steps, .capacity = STEPS};
-        ct_schedule_build(&rank->schedule, algorithm, r, c->world, root);
-        cr_assert_leq(rank->schedule.steps, ct_schedule_capacity(c->world));
-        for (int chunk = 0; chunk < CHUNKS; chunk++)
-            for (int b = 0; b < rank->schedule.blocks; b++) {
-                struct ct_place at = {CT_SPACE_INPUT, b};
-
-                (void)snprintf(place(c, rank, chunk, at)->text, TEXT, "r%db%dc%d", r, b, chunk);
-            }
-    }
+    return world->ranks[0].schedule.blocks;
 }
 
-static bool active(const struct rank *rank, const struct ct_step *step, int *ret_chunk)
+/* ---- calls -----------------------------------------------------------------------------------*/
+
+static const struct {
+    enum ct_algorithm algorithm;
+    enum order order;
+} all_reduces[] = {
+    {CT_ALGO_FLAT, AT_ONCE},          {CT_ALGO_DIRECT, AT_ONCE},  {CT_ALGO_RING, AROUND},
+    {CT_ALGO_DOUBLING, TREE_OF_TWOS}, {CT_ALGO_BRUCK, AT_ONCE},   {CT_ALGO_ROUTED, AT_ONCE},
+    {CT_ALGO_HALVING, TREE_OF_TWOS},  {CT_ALGO_DOUBLE_TREE, ANY}, {CT_ALGO_CHAIN_REDUCE, IN_A_ROW},
+};
+
+static void check_all_reduce(size_t row, int size, bool in_place)
 {
-    *ret_chunk = rank->wave - step->phase;
-    return *ret_chunk >= 0 && *ret_chunk < CHUNKS;
-}
+    struct symbol_world *world = symbols_run(all_reduces[row].algorithm, size, 0, in_place);
 
-static void send_all(struct cluster *c, int r)
-{
-    struct rank *rank = &c->ranks[r];
-    int chunk;
+    for (int chunk = 0; chunk < SYMBOLS_CHUNKS; chunk++)
+        for (int b = 0; b < blocks_of(world); b++) {
+            symbol sum = symbols_output(world, 0, chunk, b);
 
-    for (int i = 0; i < rank->schedule.steps; i++) {
-        const struct ct_step *step = &rank->steps[i];
-
-        if (step->kind != CT_STEP_SEND || !active(rank, step, &chunk))
-            continue;
-        struct queue *queue = &c->queues[r][step->peer];
-        const struct value *value = place(c, rank, chunk, step->a);
-
-        cr_assert_neq(step->peer, r);
-        cr_assert_lt(queue->tail - queue->head, QUEUE);
-        queue->blocks[queue->tail % QUEUE] = step->block;
-        queue->values[queue->tail++ % QUEUE] = *value;
-        c->sent_blocks[r]++;
-    }
-    rank->sent = true;
-}
-
-static int count_steps(const struct rank *rank, enum ct_step_kind kind, int peer)
-{
-    int count = 0, chunk;
-
-    for (int i = 0; i < rank->schedule.steps; i++)
-        count += rank->steps[i].kind == kind && rank->steps[i].peer == peer &&
-                 active(rank, &rank->steps[i], &chunk);
-    return count;
-}
-
-static bool can_receive(const struct cluster *c, int r)
-{
-    for (int peer = 0; peer < c->world; peer++) {
-        const struct queue *queue = &c->queues[peer][r];
-
-        if (queue->tail - queue->head < count_steps(&c->ranks[r], CT_STEP_RECV, peer))
-            return false;
-    }
-    return true;
-}
-
-static bool transposes(const struct rank *rank)
-{
-    return rank->schedule.algorithm == CT_ALGO_EXCHANGE || rank->schedule.algorithm == CT_ALGO_SWAP;
-}
-
-static void receive_all(struct cluster *c, int r)
-{
-    struct rank *rank = &c->ranks[r];
-    int chunk;
-
-    for (int i = 0; i < rank->schedule.steps; i++) {
-        const struct ct_step *step = &rank->steps[i];
-
-        if (step->kind != CT_STEP_RECV || !active(rank, step, &chunk))
-            continue;
-        struct queue *queue = &c->queues[step->peer][r];
-
-        /* an exchange names a block by whom it goes to, and by whom it comes from */
-        int block = transposes(rank) ? r : step->block;
-        cr_assert_eq(queue->blocks[queue->head % QUEUE], block, "blocks in order");
-        *place(c, rank, chunk, step->a) = queue->values[queue->head++ % QUEUE];
-    }
-}
-
-/* What a send reads must not change while the wave lasts: the bytes leave at any time. */
-static void check_sources(struct cluster *c, int r, bool remember)
-{
-    static struct value before[STEPS];
-    struct rank *rank = &c->ranks[r];
-    int chunk;
-
-    for (int i = 0; i < rank->schedule.steps; i++) {
-        const struct ct_step *step = &rank->steps[i];
-
-        if (step->kind != CT_STEP_SEND || !active(rank, step, &chunk))
-            continue;
-        if (remember)
-            before[i] = *place(c, rank, chunk, step->a);
-        else
-            cr_assert_str_eq(before[i].text, place(c, rank, chunk, step->a)->text);
-    }
-}
-
-static void reduce_all(struct cluster *c, struct rank *rank, int chunk, const struct ct_step *step)
-{
-    struct value sum = {""};
-
-    for (int i = 0; i < c->world; i++) {
-        struct ct_place from = {CT_SPACE_SLOT, i};
-        const struct value *x = place(c, rank, chunk, i == rank->schedule.rank ? step->b : from);
-
-        append(&sum, i == 0 ? "" : "+");
-        append(&sum, x->text);
-    }
-    *place(c, rank, chunk, step->a) = sum;
-}
-
-static void compute_all(struct cluster *c, int r)
-{
-    struct rank *rank = &c->ranks[r];
-    int chunk;
-
-    for (int i = 0; i < rank->schedule.steps; i++) {
-        const struct ct_step *step = &rank->steps[i];
-        struct value sum;
-
-        if (!active(rank, step, &chunk))
-            continue;
-        if (step->kind == CT_STEP_COPY)
-            *place(c, rank, chunk, step->a) = *place(c, rank, chunk, step->b);
-        if (step->kind == CT_STEP_REDUCE_ALL)
-            reduce_all(c, rank, chunk, step);
-        if (step->kind == CT_STEP_REDUCE) {
-            sum = (struct value){"("};
-            append(&sum, place(c, rank, chunk, step->b)->text);
-            append(&sum, "+");
-            append(&sum, place(c, rank, chunk, step->c)->text);
-            append(&sum, ")");
-            *place(c, rank, chunk, step->a) = sum;
+            cr_assert(is_sum(sum, all_reduces[row].order, size, b, chunk), "%s of %d",
+                      ct_algorithm_name(all_reduces[row].algorithm), size);
+            for (int r = 1; r < size; r++)
+                cr_assert_eq(symbols_output(world, r, chunk, b), sum, "%s, rank %d of %d",
+                             ct_algorithm_name(all_reduces[row].algorithm), r, size);
         }
-    }
-}
-
-static bool turn(struct cluster *c, int r)
-{
-    struct rank *rank = &c->ranks[r];
-
-    if (rank->wave == CHUNKS + rank->schedule.phases - 1)
-        return false;
-    if (!rank->sent) {
-        send_all(c, r);
-        return true;
-    }
-    if (!can_receive(c, r))
-        return false;
-    check_sources(c, r, true);
-    receive_all(c, r);
-    check_sources(c, r, false);
-    compute_all(c, r);
-    rank->sent = false;
-    rank->wave++;
-    return true;
-}
-
-/* Run all ranks to the end; a standstill before it is a deadlock. */
-static struct cluster *run(enum ct_algorithm algorithm, int world, int root, bool in_place)
-{
-    struct cluster *c = calloc(1, sizeof *c);
-    struct ct_rng rng;
-    int idle = 0;
-
-    CT_ASSERT(c != NULL);
-    c->world = world;
-    c->in_place = in_place;
-    prepare(c, algorithm, root);
-    ct_rng_init(&rng, (uint64_t)(world * 100 + root));
-    while (idle < 1000)
-        idle = turn(c, (int)ct_rng_below(&rng, (uint64_t)world)) ? 0 : idle + 1;
-    for (int r = 0; r < world; r++) {
-        cr_assert_eq(c->ranks[r].wave, CHUNKS + c->ranks[r].schedule.phases - 1,
-                     "%s of %d: rank %d stands still", ct_algorithm_name(algorithm), world, r);
-        for (int peer = 0; peer < world; peer++)
-            cr_assert_eq(c->queues[r][peer].head, c->queues[r][peer].tail, "nothing is left");
-    }
-    return c;
-}
-
-/* ---- what the expressions must be ------------------------------------------------------------*/
-
-static void append_leaf(char *text, int rank, int block, int chunk)
-{
-    size_t used = strlen(text);
-
-    (void)snprintf(text + used, TEXT - used, "r%db%dc%d", rank, block, chunk);
-}
-
-static void expect_rank_order(char *text, int world, int block, int chunk)
-{
-    text[0] = '\0';
-    for (int i = 0; i < world; i++) {
-        if (i > 0)
-            (void)strcat(text, "+");
-        append_leaf(text, i, block, chunk);
-    }
-}
-
-static void expect_ring_order(char *text, int world, int block, int chunk)
-{
-    text[0] = '\0';
-    for (int i = 2; i < world; i++)
-        (void)strcat(text, "(");
-    if (world > 1)
-        (void)strcat(text, "(");
-    for (int i = 0; i < world; i++) {
-        if (i > 0)
-            (void)strcat(text, "+");
-        append_leaf(text, (block + 1 + i) % world, block, chunk);
-        if (i > 0)
-            (void)strcat(text, ")");
-    }
-}
-
-static void expect_tree(char *text, int first, int ranks, int block, int chunk)
-{
-    if (ranks == 1) {
-        append_leaf(text, first, block, chunk);
-        return;
-    }
-    (void)strcat(text, "(");
-    expect_tree(text, first, ranks / 2, block, chunk);
-    (void)strcat(text, "+");
-    expect_tree(text, first + ranks / 2, ranks / 2, block, chunk);
-    (void)strcat(text, ")");
-}
-
-static void expect_sum(char *text, enum ct_algorithm algorithm, int world, int block, int chunk)
-{
-    text[0] = '\0';
-    if (world == 1)
-        append_leaf(text, 0, block, chunk);
-    else if (algorithm == CT_ALGO_DOUBLING)
-        expect_tree(text, 0, world, block, chunk);
-    else if (algorithm == CT_ALGO_RING || algorithm == CT_ALGO_RING_SCATTER)
-        expect_ring_order(text, world, block, chunk);
-    else
-        expect_rank_order(text, world, block, chunk);
-}
-
-static void check_all_reduce(enum ct_algorithm algorithm, int world, bool in_place)
-{
-    struct cluster *c = run(algorithm, world, 0, in_place);
-    char expected[TEXT];
-
-    for (int r = 0; r < world; r++)
-        for (int chunk = 0; chunk < CHUNKS; chunk++)
-            for (int b = 0; b < c->ranks[r].schedule.blocks; b++) {
-                expect_sum(expected, algorithm, world, b, chunk);
-                cr_assert_str_eq(c->ranks[r].output[chunk][b].text, expected, "%s, rank %d of %d",
-                                 ct_algorithm_name(algorithm), r, world);
-            }
-    free(c);
+    symbols_free(world);
 }
 
 Test(schedule, every_rank_ends_with_the_documented_sum)
 {
-    static const enum ct_algorithm algorithms[] = {CT_ALGO_FLAT, CT_ALGO_DIRECT, CT_ALGO_RING,
-                                                   CT_ALGO_DOUBLING};
-
-    for (size_t a = 0; a < CT_COUNT(algorithms); a++)
-        for (int world = 1; world <= WORLD_MAX; world++) {
-            if (algorithms[a] == CT_ALGO_DOUBLING && (world & (world - 1)) != 0)
-                continue;
-            check_all_reduce(algorithms[a], world, false);
-            check_all_reduce(algorithms[a], world, true);
+    for (size_t row = 0; row < CT_COUNT(all_reduces); row++)
+        for (int size = 1; size > 0; size = world_after(size)) {
+            check_all_reduce(row, size, false);
+            check_all_reduce(row, size, true);
         }
 }
 
 Test(schedule, a_scatter_leaves_each_rank_the_sum_of_its_block)
 {
-    static const enum ct_algorithm algorithms[] = {CT_ALGO_DIRECT_SCATTER, CT_ALGO_RING_SCATTER};
-    char expected[TEXT];
+    static const struct {
+        enum ct_algorithm algorithm;
+        enum order order;
+    } rows[] = {{CT_ALGO_DIRECT_SCATTER, AT_ONCE},
+                {CT_ALGO_RING_SCATTER, AROUND},
+                {CT_ALGO_ROUTED_SCATTER, AT_ONCE}};
 
-    for (size_t a = 0; a < CT_COUNT(algorithms); a++)
-        for (int world = 1; world <= WORLD_MAX; world++) {
-            struct cluster *c = run(algorithms[a], world, 0, false);
+    for (size_t row = 0; row < CT_COUNT(rows); row++)
+        for (int size = 1; size > 0; size = world_after(size)) {
+            struct symbol_world *world = symbols_run(rows[row].algorithm, size, 0, false);
 
-            for (int r = 0; r < world; r++) {
-                expect_sum(expected, algorithms[a], world, r, CHUNKS - 1);
-                cr_assert_str_eq(c->ranks[r].output[CHUNKS - 1][0].text, expected);
-            }
-            free(c);
+            for (int r = 0; r < size; r++)
+                for (int chunk = 0; chunk < SYMBOLS_CHUNKS; chunk++)
+                    cr_assert(
+                        is_sum(symbols_output(world, r, chunk, 0), rows[row].order, size, r, chunk),
+                        "%s, rank %d of %d", ct_algorithm_name(rows[row].algorithm), r, size);
+            symbols_free(world);
         }
 }
 
 Test(schedule, a_gather_brings_every_block_to_every_rank)
 {
-    static const enum ct_algorithm algorithms[] = {CT_ALGO_DIRECT_GATHER, CT_ALGO_RING_GATHER};
+    static const enum ct_algorithm algorithms[] = {CT_ALGO_DIRECT_GATHER, CT_ALGO_RING_GATHER,
+                                                   CT_ALGO_BRUCK_GATHER};
 
     for (size_t a = 0; a < CT_COUNT(algorithms); a++)
-        for (int world = 1; world <= WORLD_MAX; world++) {
-            struct cluster *c = run(algorithms[a], world, 0, false);
+        for (int size = 1; size > 0; size = world_after(size)) {
+            struct symbol_world *world = symbols_run(algorithms[a], size, 0, false);
 
-            for (int r = 0; r < world; r++)
-                for (int chunk = 0; chunk < CHUNKS; chunk++)
-                    for (int b = 0; b < world; b++) {
-                        char expected[TEXT] = "";
-
-                        append_leaf(expected, b, 0, chunk);
-                        cr_assert_str_eq(c->ranks[r].output[chunk][b].text, expected);
-                    }
-            free(c);
+            for (int r = 0; r < size; r++)
+                for (int chunk = 0; chunk < SYMBOLS_CHUNKS; chunk++)
+                    for (int b = 0; b < size; b++)
+                        cr_assert_eq(symbols_output(world, r, chunk, b), symbol_leaf(b, 0, chunk));
+            symbols_free(world);
         }
 }
 
 Test(schedule, a_broadcast_reaches_all_from_any_root)
 {
-    static const enum ct_algorithm algorithms[] = {CT_ALGO_CHAIN, CT_ALGO_BINOMIAL};
+    static const enum ct_algorithm algorithms[] = {CT_ALGO_CHAIN, CT_ALGO_BINOMIAL,
+                                                   CT_ALGO_DOUBLE_TREE_BROADCAST};
 
     for (size_t a = 0; a < CT_COUNT(algorithms); a++)
-        for (int world = 1; world <= WORLD_MAX; world++)
-            for (int root = 0; root < world; root++) {
-                struct cluster *c = run(algorithms[a], world, root, (root & 1) != 0);
+        for (int size = 1; size > 0; size = world_after(size))
+            for (int root = 0; root < size; root = root_after(size, root)) {
+                struct symbol_world *world =
+                    symbols_run(algorithms[a], size, root, (root & 1) != 0);
 
-                for (int r = 0; r < world; r++)
-                    for (int chunk = 0; chunk < CHUNKS; chunk++) {
-                        char expected[TEXT] = "";
-
-                        append_leaf(expected, root, 0, chunk);
-                        cr_assert_str_eq(c->ranks[r].output[chunk][0].text, expected);
-                    }
-                free(c);
+                for (int r = 0; r < size; r++)
+                    for (int chunk = 0; chunk < SYMBOLS_CHUNKS; chunk++)
+                        for (int b = 0; b < blocks_of(world); b++)
+                            cr_assert_eq(symbols_output(world, r, chunk, b),
+                                         symbol_leaf(root, b, chunk), "%s of %d from %d, rank %d",
+                                         ct_algorithm_name(algorithms[a]), size, root, r);
+                symbols_free(world);
             }
 }
 
 /* Each rank must have heard, directly or through others, from all: reachability over the phases. */
 Test(schedule, nobody_leaves_a_barrier_before_all_have_come)
 {
-    for (int world = 2; world <= WORLD_MAX; world++) {
-        unsigned heard[WORLD_MAX], next[WORLD_MAX];
-        struct cluster *c = run(CT_ALGO_DISSEMINATION, world, 0, false);
+    for (int size = 2; size <= 64; size++) {
+        uint64_t heard[64], next[64];
+        struct symbol_world *world = symbols_run(CT_ALGO_DISSEMINATION, size, 0, false);
 
-        for (int r = 0; r < world; r++)
-            heard[r] = 1u << r;
-        for (int phase = 0; phase < c->ranks[0].schedule.phases; phase++) {
+        for (int r = 0; r < size; r++)
+            heard[r] = 1ull << r;
+        for (int phase = 0; phase < world->ranks[0].schedule.phases; phase++) {
             memcpy(next, heard, sizeof next);
-            for (int r = 0; r < world; r++)
-                for (int i = 0; i < c->ranks[r].schedule.steps; i++) {
-                    const struct ct_step *step = &c->ranks[r].steps[i];
+            for (int r = 0; r < size; r++)
+                for (int i = 0; i < world->ranks[r].schedule.steps; i++) {
+                    const struct ct_step *step = &world->ranks[r].schedule.step[i];
 
                     if (step->kind == CT_STEP_RECV && step->phase == phase)
                         next[r] |= heard[step->peer];
                 }
             memcpy(heard, next, sizeof heard);
         }
-        for (int r = 0; r < world; r++)
-            cr_assert_eq(heard[r], (1u << world) - 1);
-        free(c);
+        for (int r = 0; r < size; r++)
+            cr_assert_eq(heard[r], UINT64_MAX >> (64 - size));
+        symbols_free(world);
     }
 }
 
 Test(schedule, a_root_ends_with_the_documented_sum)
 {
-    static const enum ct_algorithm algorithms[] = {CT_ALGO_FLAT_ROOT, CT_ALGO_DIRECT_ROOT};
-    char expected[TEXT];
+    static const struct {
+        enum ct_algorithm algorithm;
+        enum order order;
+    } rows[] = {{CT_ALGO_FLAT_ROOT, AT_ONCE},     {CT_ALGO_DIRECT_ROOT, AT_ONCE},
+                {CT_ALGO_BINOMIAL_ROOT, AT_ONCE}, {CT_ALGO_ROUTED_ROOT, AT_ONCE},
+                {CT_ALGO_TREE_ROOT, TREE},        {CT_ALGO_CHAIN_ROOT, IN_A_ROW}};
 
-    for (size_t a = 0; a < CT_COUNT(algorithms); a++)
-        for (int world = 1; world <= WORLD_MAX; world++)
-            for (int root = 0; root < world; root++) {
-                struct cluster *c = run(algorithms[a], world, root, (root & 1) != 0);
-                const struct rank *rank = &c->ranks[root];
+    for (size_t row = 0; row < CT_COUNT(rows); row++)
+        for (int size = 1; size > 0; size = world_after(size))
+            for (int root = 0; root < size; root = root_after(size, root)) {
+                struct symbol_world *world =
+                    symbols_run(rows[row].algorithm, size, root, (root & 1) != 0);
 
-                for (int chunk = 0; chunk < CHUNKS; chunk++)
-                    for (int b = 0; b < rank->schedule.blocks; b++) {
-                        expect_rank_order(expected, world, b, chunk);
-                        cr_assert_str_eq(rank->output[chunk][b].text, expected);
-                    }
-                free(c);
+                for (int chunk = 0; chunk < SYMBOLS_CHUNKS; chunk++)
+                    for (int b = 0; b < blocks_of(world); b++)
+                        cr_assert(is_sum(symbols_output(world, root, chunk, b), rows[row].order,
+                                         size, b, chunk),
+                                  "%s of %d to %d", ct_algorithm_name(rows[row].algorithm), size,
+                                  root);
+                symbols_free(world);
             }
 }
 
 Test(schedule, a_root_gathers_and_scatters_every_block)
 {
-    for (int world = 1; world <= WORLD_MAX; world++)
-        for (int root = 0; root < world; root++) {
-            struct cluster *gather = run(CT_ALGO_GATHER, world, root, false);
-            struct cluster *scatter = run(CT_ALGO_SCATTER, world, root, false);
+    static const enum ct_algorithm gathers[] = {CT_ALGO_GATHER, CT_ALGO_BINOMIAL_GATHER},
+                                   scatters[] = {CT_ALGO_SCATTER, CT_ALGO_BINOMIAL_SCATTER};
 
-            for (int r = 0; r < world; r++) {
-                char gathered[TEXT] = "", scattered[TEXT] = "";
+    for (size_t a = 0; a < CT_COUNT(gathers); a++)
+        for (int size = 1; size > 0; size = world_after(size))
+            for (int root = 0; root < size; root = root_after(size, root)) {
+                struct symbol_world *world = symbols_run(gathers[a], size, root, false);
 
-                append_leaf(gathered, r, 0, 1);
-                cr_assert_str_eq(gather->ranks[root].output[1][r].text, gathered);
-                append_leaf(scattered, root, r, 1);
-                cr_assert_str_eq(scatter->ranks[r].output[1][0].text, scattered);
+                for (int r = 0; r < size; r++)
+                    for (int chunk = 0; chunk < SYMBOLS_CHUNKS; chunk++)
+                        cr_assert_eq(symbols_output(world, root, chunk, r),
+                                     symbol_leaf(r, 0, chunk), "%d of %d to %d", r, size, root);
+                symbols_free(world);
+                world = symbols_run(scatters[a], size, root, false);
+                for (int r = 0; r < size; r++)
+                    for (int chunk = 0; chunk < SYMBOLS_CHUNKS; chunk++)
+                        cr_assert_eq(symbols_output(world, r, chunk, 0),
+                                     symbol_leaf(root, r, chunk), "%d of %d from %d", r, size,
+                                     root);
+                symbols_free(world);
             }
-            free(gather);
-            free(scatter);
-        }
 }
 
 Test(schedule, an_exchange_transposes_the_blocks_in_place_or_not)
 {
     for (int in_place = 0; in_place < 2; in_place++)
-        for (int world = 1; world <= WORLD_MAX; world++) {
-            struct cluster *c =
-                run(in_place != 0 ? CT_ALGO_SWAP : CT_ALGO_EXCHANGE, world, 0, in_place != 0);
+        for (int size = 1; size > 0; size = world_after(size)) {
+            struct symbol_world *world = symbols_run(
+                in_place != 0 ? CT_ALGO_SWAP : CT_ALGO_EXCHANGE, size, 0, in_place != 0);
 
-            for (int r = 0; r < world; r++)
-                for (int from = 0; from < world; from++) {
-                    char expected[TEXT] = "";
-
-                    append_leaf(expected, from, r, 1);
-                    cr_assert_str_eq(c->ranks[r].output[1][from].text, expected);
-                }
-            free(c);
+            for (int r = 0; r < size; r++)
+                for (int from = 0; from < size; from++)
+                    cr_assert_eq(symbols_output(world, r, 1, from), symbol_leaf(from, r, 1));
+            symbols_free(world);
         }
 }
+
+/* ---- costs -----------------------------------------------------------------------------------*/
 
 /* The table in step_schedule.h. */
 Test(schedule, phases_and_traffic_are_as_documented)
 {
     static const struct {
         enum ct_algorithm algorithm;
-        int phases, blocks_sent; /* at world 8, by rank 0, a chunk */
+        struct {
+            int phases, blocks_sent; /* by rank 0, a chunk */
+        } of[2];                     /* at world 8 and 11 */
     } rows[] = {
-        {CT_ALGO_FLAT, 1, 7},           {CT_ALGO_DIRECT, 2, 14},
-        {CT_ALGO_DIRECT_SCATTER, 1, 7}, {CT_ALGO_DIRECT_GATHER, 1, 7},
-        {CT_ALGO_RING, 14, 14},         {CT_ALGO_RING_SCATTER, 7, 7},
-        {CT_ALGO_RING_GATHER, 7, 7},    {CT_ALGO_DOUBLING, 3, 3},
-        {CT_ALGO_CHAIN, 7, 1},          {CT_ALGO_BINOMIAL, 3, 3},
-        {CT_ALGO_DISSEMINATION, 3, 3},  {CT_ALGO_FLAT_ROOT, 1, 0},
-        {CT_ALGO_DIRECT_ROOT, 2, 7},    {CT_ALGO_GATHER, 1, 0},
-        {CT_ALGO_SCATTER, 1, 7},        {CT_ALGO_EXCHANGE, 1, 7},
-        {CT_ALGO_SWAP, 1, 7},
+        {CT_ALGO_FLAT, {{1, 7}, {1, 10}}},
+        {CT_ALGO_DIRECT, {{2, 14}, {2, 20}}},
+        {CT_ALGO_DIRECT_SCATTER, {{1, 7}, {1, 10}}},
+        {CT_ALGO_DIRECT_GATHER, {{1, 7}, {1, 10}}},
+        {CT_ALGO_RING, {{14, 14}, {20, 20}}},
+        {CT_ALGO_RING_SCATTER, {{7, 7}, {10, 10}}},
+        {CT_ALGO_RING_GATHER, {{7, 7}, {10, 10}}},
+        {CT_ALGO_DOUBLING, {{3, 3}, {5, 4}}},
+        {CT_ALGO_CHAIN, {{7, 1}, {10, 1}}},
+        {CT_ALGO_BINOMIAL, {{3, 3}, {4, 4}}},
+        {CT_ALGO_DISSEMINATION, {{3, 3}, {4, 4}}},
+        {CT_ALGO_FLAT_ROOT, {{1, 0}, {1, 0}}},
+        {CT_ALGO_DIRECT_ROOT, {{2, 7}, {2, 10}}},
+        {CT_ALGO_GATHER, {{1, 0}, {1, 0}}},
+        {CT_ALGO_SCATTER, {{1, 7}, {1, 10}}},
+        {CT_ALGO_EXCHANGE, {{1, 7}, {1, 10}}},
+        {CT_ALGO_SWAP, {{1, 7}, {1, 10}}},
+        {CT_ALGO_BRUCK, {{4, 7}, {5, 10}}},
+        {CT_ALGO_BRUCK_GATHER, {{4, 7}, {5, 10}}},
+        {CT_ALGO_ROUTED, {{6, 12 + 7}, {8, 17 + 10}}},
+        {CT_ALGO_ROUTED_SCATTER, {{3, 12}, {4, 17}}},
+        {CT_ALGO_ROUTED_ROOT, {{6, 12}, {8, 17}}},
+        {CT_ALGO_BINOMIAL_ROOT, {{4, 0}, {5, 0}}},
+        {CT_ALGO_BINOMIAL_GATHER, {{4, 0}, {5, 0}}},
+        {CT_ALGO_BINOMIAL_SCATTER, {{4, 7}, {5, 10}}},
+        {CT_ALGO_HALVING, {{6, 14}, {8, 14 + 8}}},
+        {CT_ALGO_DOUBLE_TREE, {{6, 2}, {8, 3}}},
+        {CT_ALGO_DOUBLE_TREE_BROADCAST, {{4, 2}, {5, 2}}},
+        {CT_ALGO_TREE_ROOT, {{3, 0}, {4, 0}}},
+        {CT_ALGO_CHAIN_REDUCE, {{14, 1}, {20, 1}}},
+        {CT_ALGO_CHAIN_ROOT, {{8, 1}, {11, 1}}},
     };
 
-    cr_assert_eq(CT_COUNT(rows), CT_ALGO_SWAP);
-    for (size_t i = 0; i < CT_COUNT(rows); i++) {
-        struct cluster *c = run(rows[i].algorithm, 8, 0, false);
+    cr_assert_eq(CT_COUNT(rows), CT_ALGO_FLAGS - 1, "every schedule has a row");
+    for (size_t i = 0; i < CT_COUNT(rows); i++)
+        for (int w = 0; w < 2; w++) {
+            struct symbol_world *world = symbols_run(rows[i].algorithm, w == 0 ? 8 : 11, 0, false);
 
-        cr_assert_eq(c->ranks[0].schedule.phases, rows[i].phases);
-        cr_assert_eq(c->sent_blocks[0], rows[i].blocks_sent * CHUNKS);
-        free(c);
-    }
+            cr_assert_eq(world->ranks[0].schedule.phases, rows[i].of[w].phases, "row %zu", i);
+            cr_assert_eq(world->ranks[0].sent_blocks, rows[i].of[w].blocks_sent * SYMBOLS_CHUNKS,
+                         "row %zu: %d", i, world->ranks[0].sent_blocks / SYMBOLS_CHUNKS);
+            symbols_free(world);
+        }
 }
 
-Test(schedule, a_sum_takes_each_rank_once)
+Test(schedule, a_rank_of_many_talks_with_as_many_as_there_are_rounds_and_directions)
 {
-    struct cluster *c = run(CT_ALGO_RING, WORLD_MAX, 0, false);
+    static const enum ct_algorithm algorithms[] = {
+        CT_ALGO_BRUCK,       CT_ALGO_BRUCK_GATHER,    CT_ALGO_ROUTED,
+        CT_ALGO_BINOMIAL,    CT_ALGO_BINOMIAL_ROOT,   CT_ALGO_ROUTED_SCATTER,
+        CT_ALGO_ROUTED_ROOT, CT_ALGO_BINOMIAL_GATHER, CT_ALGO_BINOMIAL_SCATTER,
+        CT_ALGO_RING,        CT_ALGO_RING_SCATTER,    CT_ALGO_RING_GATHER,
+        CT_ALGO_CHAIN,       CT_ALGO_DISSEMINATION,
+    };
+    static const int worlds[] = {17, 24, 64, 256, 10000};
 
-    for (int r = 0; r < WORLD_MAX; r++) {
-        cr_assert_eq(ranks_of(&c->ranks[r].output[0][3], WORLD_MAX, 'r'), WORLD_MAX);
-        cr_assert_str_eq(c->ranks[r].output[0][3].text, c->ranks[0].output[0][3].text);
+    for (size_t w = 0; w < CT_COUNT(worlds); w++) {
+        int size = worlds[w], capacity = ct_schedule_capacity(size);
+        struct ct_schedule schedule = {.step = calloc((size_t)capacity, sizeof *schedule.step),
+                                       .capacity = capacity};
+
+        CT_ASSERT(schedule.step != NULL);
+        for (size_t a = 0; a < CT_COUNT(algorithms); a++)
+            for (int r = 0; r < size; r += size / 16) {
+                ct_schedule_build(&schedule, algorithms[a], r, size, size / 3);
+                cr_assert_leq(schedule_peers(&schedule), 2 * ct_schedule_rounds(size),
+                              "%s, rank %d of %d", ct_algorithm_name(algorithms[a]), r, size);
+            }
+        free(schedule.step);
     }
-    free(c);
 }

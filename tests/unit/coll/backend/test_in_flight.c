@@ -11,7 +11,7 @@
 
 TestSuite(in_flight, .timeout = 30);
 
-enum { WORLD_MAX = 9, LISTED = 2048 };
+enum { WORLD_MAX = 19, LISTED = 1024 };
 
 struct end {
     struct ct_pipelined pipelined;
@@ -85,13 +85,24 @@ static void run(const struct ct_call *call, int world, int direct_world, uint64_
     struct ct_rng rng;
     int complete = 0, idle = 0;
 
+    size_t sizes[4];
+
     ct_rng_init(&rng, seed);
+    for (size_t i = 0; i < CT_COUNT(sizes); i++)
+        sizes[i] = 1u << ct_rng_below(&rng, 12);
     memset(ends, 0, sizeof ends);
     for (int i = 0; i < world; i++) {
         struct ct_setup setup = {.rank = i,
                                  .size = world,
                                  .tuning = {.tcp_block_bytes = 64,
                                             .tcp_flat_bytes = 64,
+                                            .tcp_message_bytes = 64,
+                                            .tcp_doubling_bytes = sizes[0],
+                                            .tcp_tree_bytes = sizes[1],
+                                            .tcp_halving_bytes = sizes[2],
+                                            .tcp_chain_reduce_bytes = sizes[3],
+                                            .tcp_bruck_bytes = 640,
+                                            .tcp_gather_bytes = 640,
                                             .tcp_chain_bytes = 128,
                                             .tcp_direct_world = (size_t)direct_world}};
 
@@ -132,10 +143,11 @@ Test(in_flight, ranks_in_any_order_finish_every_collective_move_for_move)
     for (uint64_t seed = 1; seed <= 600; seed++) {
         int world = 2 + (int)ct_rng_below(&rng, WORLD_MAX - 1);
         struct ct_call call = {.kind = kinds[ct_rng_below(&rng, CT_COUNT(kinds))],
-                               .dtype = CT_U8,
+                               .dtype = rng_chance(&rng, 500) ? CT_U8 : CT_F32,
                                .reduce = CT_REDUCE_MAX,
+                               .mode = (enum ct_reduce_mode)ct_rng_below(&rng, 3),
                                .peer = (int)ct_rng_below(&rng, (uint64_t)world),
-                               .count = ct_rng_below(&rng, 2000),
+                               .count = ct_rng_below(&rng, 800),
                                .send = in,
                                .recv = out};
 
@@ -146,7 +158,8 @@ Test(in_flight, ranks_in_any_order_finish_every_collective_move_for_move)
 Test(in_flight, a_chunk_takes_over_slots_once_their_last_chunk_is_two_phases_ahead)
 {
     struct ct_pipelined pipelined = {.chunks = CT_PIPELINED_SLOT_SETS + 1,
-                                     .schedule = {.phases = 3, .capacity = 64}};
+                                     .spacing = 1,
+                                     .schedule = {.phases = 3, .held = 1, .capacity = 64}};
     struct ct_in_flight window;
     size_t at;
 

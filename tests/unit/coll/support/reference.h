@@ -4,7 +4,7 @@
 
 #include "ctrun.h"
 
-enum { REFERENCE_WORLD_MAX = 16 };
+enum { REFERENCE_WORLD_MAX = 40 };
 
 /* Element `index` of rank `rank`'s input, of mixed magnitude and sign, so that the order of a sum
  * shows; written to `at`. */

@@ -4,7 +4,7 @@
 
 #include "ctrun.h"
 
-enum { SHUFFLE_MAX = 64 };
+enum { SHUFFLE_MAX = 160 };
 
 /* Mix `count` transfers (SHUFFLE_MAX at most). With each peer messages match in list order, so each
  * place of the mixture takes the next message of its peer and direction. */
