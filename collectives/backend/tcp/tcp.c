@@ -30,16 +30,23 @@ enum {
 
 void ct_tcp_list_add(struct ct_tcp_list *list, int index)
 {
+    int place = list->count;
+
     if (list->has[index])
         return;
     list->has[index] = true;
-    list->at[list->count++] = index;
+    for (; place > 0 && list->at[place - 1] > index; place--)
+        list->at[place] = list->at[place - 1];
+    list->at[place] = index;
+    list->count++;
 }
 
 void ct_tcp_list_remove(struct ct_tcp_list *list, int place)
 {
     list->has[list->at[place]] = false;
-    list->at[place] = list->at[--list->count];
+    list->count--;
+    memmove(list->at + place, list->at + place + 1,
+            (size_t)(list->count - place) * sizeof *list->at);
 }
 
 static bool list_init(struct ct_tcp_list *list, size_t count)
@@ -392,15 +399,14 @@ static int missing(void *state, const struct ct_task *task)
 
     if (ct_call_is_transfer(&task->call))
         return task->call.peer;
-    int found = -1;
     for (int i = 0; tcp->busy && i < tcp->active.count; i++) {
         int index = tcp->active.at[i];
 
-        if (index >= tcp->rails * tcp->size && (found < 0 || index % tcp->size < found) &&
+        if (index >= tcp->rails * tcp->size &&
             ct_in_flight_may_start(&tcp->window, tcp->moves[tcp->queues[index].first].work))
-            found = index % tcp->size;
+            return index % tcp->size;
     }
-    return found;
+    return -1;
 }
 
 /* ---- the end ---------------------------------------------------------------------------------*/

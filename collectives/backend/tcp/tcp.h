@@ -31,7 +31,8 @@ struct ct_tcp_queue {
     int first, last; /* CT_TCP_NONE: empty */
 };
 
-/* Indices of an array, each at most once. */
+/* Indices of an array, each at most once, in ascending order: the first connection of a pair is
+ * read before its other rails, for a member that fails says on it why. */
 struct ct_tcp_list {
     int *at;
     int count;
@@ -72,7 +73,7 @@ struct ct_tcp {
 };
 
 void ct_tcp_list_add(struct ct_tcp_list *list, int index);
-void ct_tcp_list_remove(struct ct_tcp_list *list, int place); /* the last one takes its place */
+void ct_tcp_list_remove(struct ct_tcp_list *list, int place);
 
 /* Return CT_ECLOSED with its sentence; `error` is an errno, 0: an orderly end. */
 int ct_tcp_closed(int peer, int error, struct ct_error *err);

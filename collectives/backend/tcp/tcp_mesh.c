@@ -304,7 +304,7 @@ static bool begins_with(const struct ct_mesh *mesh, const struct ct_setup *setup
 {
     int ahead = (peer - mesh->rank + mesh->size) % mesh->size;
 
-    return (size_t)mesh->size <= setup->tuning.tcp_mesh_world || ahead == 1 ||
+    return (size_t)mesh->size <= setup->tuning.tcp_direct_world || ahead == 1 ||
            ahead == mesh->size - 1;
 }
 

@@ -13,7 +13,7 @@ TestSuite(demand, .timeout = 60);
 
 enum { WORLD = 12, LANES = 2, FAR = 5 /* no neighbour of rank 0 */ };
 
-static const struct ct_tuning on_demand = {.tcp_mesh_world = 1};
+static const struct ct_tuning on_demand = {.tcp_direct_world = 1};
 
 /* The peers that rank is connected with, in any of its lanes. */
 static int count_peers(const struct ct_group *group)

@@ -48,7 +48,7 @@ static void pair_init(struct pair *pair, uint64_t timeout_ms)
             .size = RANKS,
             .ranks = both,
             .deadline_ns = now + timeout_ms * 1000000u,
-            .tuning = {.tcp_rails = LANES - 1, .tcp_mesh_world = RANKS, .tcp_silence_ms = 10000}};
+            .tuning = {.tcp_rails = LANES - 1, .tcp_direct_world = RANKS, .tcp_silence_ms = 10000}};
         memset(pair->fds[i], -1, sizeof pair->fds[i]);
         cr_assert_eq(
             ct_mesh_listen(&pair->setups[i], &address, &pair->listeners[i], &pair->errs[i]), 0);

@@ -60,7 +60,7 @@ static void crowd_init(int size)
             .size = size,
             .ranks = RANK_OF,
             .deadline_ns = now + DEADLINE_MS * UINT64_C(1000000),
-            .tuning = {.tcp_rails = LANES - 1, .tcp_mesh_world = MOST, .tcp_silence_ms = 10000}};
+            .tuning = {.tcp_rails = LANES - 1, .tcp_direct_world = MOST, .tcp_silence_ms = 10000}};
         memset(seat->fds, -1, sizeof seat->fds);
         cr_assert_eq(ct_mesh_listen(&seat->setup, &address, &seat->listener, &seat->err), 0, "%s",
                      seat->err.text);

@@ -49,7 +49,6 @@ static struct ct_tuning draw_tuning(struct draft *draft)
                                .local_direct_bytes = DRAW(),
                                .tcp_rails = 1 + (size_t)below(draft, 3),
                                .tcp_rail_bytes = DRAW(),
-                               .tcp_mesh_world = chance(draft, 500) ? 1 : 8,
                                .tcp_direct_world = chance(draft, 500) ? 1 : 8};
 #undef DRAW
     return tuning;
