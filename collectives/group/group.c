@@ -1,7 +1,7 @@
 /* Groups form in four steps (backend.h): everyone writes a blob about itself, the blobs are
- * exchanged, everyone connects, the results are exchanged (member_exchange.h); if anyone failed, all
- * try the next backend. Who cannot connect says so at once, for others may wait for it. Keys of the
- * store carry the group's name and how often it was made, so that a name can be used again. */
+ * exchanged, everyone connects, the results are exchanged (member_exchange.h); if anyone failed,
+ * all try the next backend. Who cannot connect says so at once, for others may wait for it. Keys of
+ * the store carry the group's name and how often it was made, so that a name can be used again. */
 #include "algorithm/tuning.h"
 #include "group/member_exchange.h"
 #include "group/recorder.h"

@@ -13,9 +13,9 @@
 /* Exchange how it went so far (`code`, with its sentence in `err` when it is not 0), and with
  * `blobs` [size] what each publishes: this member's own blob is there already, the others are
  * filled in. `wanted` is the backend that was asked for: all must ask for the same. Waits, to the
- * setup's deadline. Returns 0 when all went well; else the failure of the first member that has one,
- * in its words, CT_EMISMATCH, or one of the store, as CT_ETIMEOUT with the name of a member that
- * did not come, CT_ELIMIT when what all publish is too long for the store. */
+ * setup's deadline. Returns 0 when all went well; else the failure of the first member that has
+ * one, in its words, CT_EMISMATCH, or one of the store, as CT_ETIMEOUT with the name of a member
+ * that did not come, CT_ELIMIT when what all publish is too long for the store. */
 int ct_member_exchange(const struct ct_setup *setup, const char *step, const char *wanted, int code,
                        struct ct_blob *blobs, struct ct_error *err);
 

@@ -76,6 +76,7 @@ enum loss { LINK_DOWN, PACKETS_DROPPED };
 
 struct scene {
     enum loss loss;
+    int peer;   /* of rank 0: the one that is lost */
     bool sends; /* rank 0 has data on the way; else it only waits */
     bool lost;  /* as asked for */
     long dropped;
@@ -85,20 +86,21 @@ struct scene {
     struct ct_error failure;
 };
 
-static int lose_rank_1(struct ct_group *group, struct rig *rig)
+static int lose_peer(struct ct_group *group, struct rig *rig)
 {
     struct scene *scene = rig->shared;
     struct ct_data data = ct_inplace(scene->data, BYTES, CT_U8);
 
     if (ct_barrier(group, NULL) != 0)
         return __LINE__;
-    if (ct_group_rank(group) == 1 && scene->loss == LINK_DOWN)
+    if (ct_group_rank(group) == scene->peer && scene->loss == LINK_DOWN)
         set_loopback(false);
-    if (ct_group_rank(group) == 1)
+    if (ct_group_rank(group) == scene->peer)
         scene->lost = scene->loss == LINK_DOWN || drop_packets();
     (void)pthread_barrier_wait(&scene->cut);
     if (ct_group_rank(group) == 0 && scene->lost) {
-        scene->code = scene->sends ? ct_send(group, data, 1, NULL) : ct_recv(group, data, 1, NULL);
+        scene->code = scene->sends ? ct_send(group, data, scene->peer, NULL)
+                                   : ct_recv(group, data, scene->peer, NULL);
         scene->failure = *ct_group_failure(group);
         scene->dropped = scene->loss == PACKETS_DROPPED ? packets_dropped() : 0;
     }
@@ -106,20 +108,23 @@ static int lose_rank_1(struct ct_group *group, struct rig *rig)
     return 0;
 }
 
-static void lose(enum loss loss, bool sends)
+static void lose_one_of(int world, enum loss loss, bool sends)
 {
-    struct scene scene = {.loss = loss, .sends = sends};
-    struct rig rig = {
-        .backend = "tcp", .world = 2, .tuning = {.tcp_silence_ms = SILENCE_MS}, .shared = &scene};
+    struct scene scene = {.loss = loss, .sends = sends, .peer = world / 2};
+    struct rig rig = {.backend = "tcp",
+                      .world = world,
+                      .tuning = {.tcp_silence_ms = SILENCE_MS, .tcp_direct_world = 1},
+                      .shared = &scene};
+    char expected[64];
 
     int before = make_network();
     if (before < 0)
         return;
     scene.data = calloc(1, BYTES);
     cr_assert_not_null(scene.data);
-    (void)pthread_barrier_init(&scene.cut, NULL, 2);
-    (void)pthread_barrier_init(&scene.left, NULL, 2);
-    cr_assert_eq(rig_run(&rig, lose_rank_1), 0);
+    (void)pthread_barrier_init(&scene.cut, NULL, (unsigned)world);
+    (void)pthread_barrier_init(&scene.left, NULL, (unsigned)world);
+    cr_assert_eq(rig_run(&rig, lose_peer), 0);
     leave_network(before);
     free(scene.data);
     if (!scene.lost) {
@@ -127,9 +132,25 @@ static void lose(enum loss loss, bool sends)
         return;
     }
     cr_assert_eq(scene.code, CT_ECLOSED, "%d: %s", scene.code, scene.failure.text);
-    cr_assert_not_null(strstr(scene.failure.text, "the connection with rank 1 is lost"), "%s",
-                       scene.failure.text);
+    (void)snprintf(expected, sizeof expected, "the connection with rank %d is lost", scene.peer);
+    cr_assert_not_null(strstr(scene.failure.text, expected), "%s", scene.failure.text);
     cr_assert(loss == LINK_DOWN || scene.dropped > 0);
+}
+
+static void lose(enum loss loss, bool sends)
+{
+    lose_one_of(2, loss, sends);
+}
+
+/* Rank 0 has no connection for messages with it yet: it is no neighbour. */
+Test(silence, a_peer_that_vanished_before_it_was_first_called_ends_the_call)
+{
+    lose_one_of(4, LINK_DOWN, true);
+}
+
+Test(silence, a_peer_whose_packets_are_dropped_before_it_was_first_called_ends_the_call)
+{
+    lose_one_of(4, PACKETS_DROPPED, false);
 }
 
 Test(silence, a_peer_that_vanishes_while_it_is_waited_for_ends_the_call)
