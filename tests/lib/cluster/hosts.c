@@ -112,6 +112,24 @@ bool hosts_up(struct hosts *hosts, const char *name, int count, bool here)
     return made;
 }
 
+bool hosts_introduce(const struct hosts *hosts)
+{
+    bool good = hosts->spaces;
+
+    for (int i = 0; i < hosts->count && good; i++) {
+        char command[96];
+        (void)snprintf(command, sizeof command, "ip -n %s -batch -", hosts_space(hosts, i));
+        FILE *batch = popen(command, "we");
+        for (int k = 0; batch != NULL && k < hosts->count; k++)
+            if (k != i)
+                (void)fprintf(
+                    batch, "neigh replace %s lladdr 02:00:0a:4e:00:%02x dev eth0 nud permanent\n",
+                    hosts_address(hosts, k), k + 1);
+        good = batch != NULL && pclose(batch) == 0;
+    }
+    return good;
+}
+
 void hosts_down(struct hosts *hosts)
 {
     for (int i = 0; hosts->spaces && i < hosts->count; i++)
