@@ -20,7 +20,8 @@ enum {
     PORT = 29400,
     BATCH_MOST = 512,
     STEPS = 100,
-    CENSUS_STEP = 10,
+    EVAL_STEP = 50,   /* and at the end */
+    CENSUS_STEP = 60, /* an evaluation may need more connections than a step */
     TURN_MS = 2,
     WORD_BYTES = 128,
     METRICS_BYTES = 4 << 20,
@@ -67,7 +68,7 @@ static const char *const *options_of(const struct run *run, int node)
     (void)snprintf(words[0], WORD_BYTES, "--log.dir=%s/log", folder);
     (void)snprintf(words[1], WORD_BYTES, "--batch.global=%d", BATCH_MOST / world * world);
     (void)snprintf(words[2], WORD_BYTES, "--train.steps=%d", STEPS);
-    (void)snprintf(words[3], WORD_BYTES, "--eval.every=%d", STEPS);
+    (void)snprintf(words[3], WORD_BYTES, "--eval.every=%d", EVAL_STEP);
     (void)snprintf(words[4], WORD_BYTES, "--parallel.backend=%s", run->shape->backend);
     (void)snprintf(words[5], WORD_BYTES, "--parallel.timeout=%.0f", run->setting->seconds);
     (void)snprintf(words[6], WORD_BYTES, "--join_timeout=%.0f", run->setting->seconds);

@@ -4,8 +4,8 @@
  *      one node     ctrun --nproc_per_node N             N processes
  *      nodes        a ctrun in each of up to 64 hosts    (cluster/hosts.h), RANKS processes each
  *
- *      first spawn ............ step 1 ...... step 10 ........................ the end
- *                  step1_s      |             census: /proc of each rank       accuracy, statuses
+ *      first spawn .... step 1 ...... evaluation ...... step 60 ............... the end
+ *              step1_s                                  census: /proc of each    accuracy, statuses
  *
  * The model is the perceptron of configs/digits_mlp.yaml with batches that the ranks divide, of 512
  * samples at most: 512 is the most ranks. What goes wrong is a sentence, never a failed
