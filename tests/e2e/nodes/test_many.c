@@ -111,6 +111,60 @@ Test(many, more_ranks_than_the_launcher_has_descriptors_for_are_refused_with_the
     proc_free(&proc);
 }
 
+/* Three nodes, of which the middle one tells the others an address that they do not reach. */
+static void run_hidden(enum hosts_hole hole, int status)
+{
+    static const char hidden[] = "10.79.0.9";
+    const char *config = e2e_in_root("configs/digits_mlp.yaml"), *key = e2e_in_folder("key");
+    char rank[3][24], folder[3][24], endpoint[64];
+    struct proc nodes[3];
+    int named = 0;
+
+    cluster_up(3);
+    cr_assert(hosts_hide(cluster_hosts(), 1, hidden, hole));
+    cr_assert_eq(e2e_run(&nodes[0], "key", "new", key, NULL), 0);
+    proc_free(&nodes[0]);
+    (void)snprintf(endpoint, sizeof endpoint, "--rdzv_endpoint=%s:29400", cluster_address(0));
+    for (int i = 0; i < 3; i++) {
+        const char *argv[] = {proc_program("ctrun"),
+                              "--nnodes=3",
+                              rank[i],
+                              endpoint,
+                              "--key_file",
+                              key,
+                              folder[i],
+                              "--batch.global=36",
+                              "--train.steps=3",
+                              "--parallel.timeout=8s",
+                              "--join_timeout=20s",
+                              config,
+                              i == 1 ? "--local_addr=10.79.0.9" : NULL,
+                              NULL};
+        (void)snprintf(rank[i], sizeof rank[i], "--node_rank=%d", i);
+        (void)snprintf(folder[i], sizeof folder[i], "--log.dir=log%d", i);
+        cluster_start(&nodes[i], i, argv);
+    }
+    for (int i = 0; i < 3; i++)
+        cr_assert_eq(proc_finish(&nodes[i], 60), status, "%s", ct_buf_str(&nodes[i].text));
+    for (int i = 0; i < 3; i++) {
+        named += strstr(ct_buf_str(&nodes[i].text), "with rank 1 in time") != NULL ||
+                 strstr(ct_buf_str(&nodes[i].text), "to rank 1 at 10.79.0.9 port ") != NULL;
+        expect_no_step(&nodes[i]);
+        proc_free(&nodes[i]);
+    }
+    cr_assert_geq(named, 1, "nobody names the rank that is not reached");
+}
+
+Test(many, a_node_behind_a_firewall_ends_the_job_before_its_first_step)
+{
+    run_hidden(HOSTS_FIREWALL, 75);
+}
+
+Test(many, a_node_without_a_route_to_it_ends_the_job_before_its_first_step)
+{
+    run_hidden(HOSTS_BLACKHOLE, 69);
+}
+
 Test(many, nodes_of_different_backends_are_refused_with_both_and_the_remedy)
 {
     static const char sentence[] = "--parallel.backend shm here, tcp on the nodes before; all "

@@ -244,6 +244,23 @@ bool hosts_split(const struct hosts *hosts, uint64_t apart)
     return pclose(batch) == 0;
 }
 
+bool hosts_hide(const struct hosts *hosts, int host, const char *address, enum hosts_hole hole)
+{
+    bool good = hosts->spaces &&
+                run("ip -n %s addr add %s/32 dev lo && ip netns exec %s nft 'add table inet fault; "
+                    "add chain inet fault hidden { type filter hook input priority 0; }; "
+                    "add rule inet fault hidden iif eth0 ip daddr %s drop'",
+                    hosts_space(hosts, host), address, hosts_space(hosts, host), address);
+
+    for (int i = 0; i < hosts->count && good; i++)
+        if (i != host && hole == HOSTS_FIREWALL)
+            good = run("ip -n %s route add %s/32 via %s", hosts_space(hosts, i), address,
+                       hosts_address(hosts, host));
+        else if (i != host)
+            good = run("ip -n %s route add blackhole %s/32", hosts_space(hosts, i), address);
+    return good;
+}
+
 bool hosts_reboot(const struct hosts *hosts, int host)
 {
     /* The port goes first: it would hand over the goodbyes of the host's sockets. */

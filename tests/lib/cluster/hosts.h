@@ -76,6 +76,11 @@ bool hosts_restore(const struct hosts *hosts, int host);
  * within a side all goes on. Cables stay plugged, links stay up. 0 joins all again. */
 bool hosts_split(const struct hosts *hosts, uint64_t apart);
 
+/* Give the host one more address, which no other host reaches: what they send there is lost on the
+ * way, as behind a firewall, or has a route to nowhere at their own end, which connect(2) sees. */
+enum hosts_hole { HOSTS_FIREWALL, HOSTS_BLACKHOLE };
+bool hosts_hide(const struct hosts *hosts, int host, const char *address, enum hosts_hole hole);
+
 /* The host loses power and comes up again: kill its processes first. No packet says goodbye. */
 bool hosts_reboot(const struct hosts *hosts, int host);
 

@@ -19,9 +19,9 @@
 enum {
     PORT = 29400,
     BATCH_MOST = 512,
-    STEPS = 100,
-    EVAL_STEP = 50,   /* and at the end */
-    CENSUS_STEP = 60, /* an evaluation may need more connections than a step */
+    STEPS = 120,
+    EVAL_STEP = 30,
+    CENSUS_STEP = 31, /* an evaluation may need more connections than a step */
     TURN_MS = 2,
     WORD_BYTES = 128,
     METRICS_BYTES = 4 << 20,
@@ -166,14 +166,20 @@ static void look_at_node(struct run *run, int node)
     procfs_network_free(&network);
 }
 
+/* One rank stands still meanwhile, and so does the training: it may not end before all are seen. */
 static void look_at_all(struct run *run)
 {
+    struct procfs_child first;
     struct many_result *result = run->result;
     struct many_figure *const figures[] = {&result->connections, &result->descriptors,
                                            &result->kib};
 
+    if (procfs_children(run->job.agents[0].pid, "ctworker", &first, 1, NULL) == 0)
+        return;
+    (void)kill(first.pid, SIGSTOP);
     for (int i = 0; i < run->shape->nodes; i++)
         look_at_node(run, i);
+    (void)kill(first.pid, SIGCONT);
     for (size_t i = 0; i < CT_COUNT(figures) && result->looked_at > 0; i++)
         figures[i]->mean /= result->looked_at;
 }

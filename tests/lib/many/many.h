@@ -4,7 +4,7 @@
  *      one node     ctrun --nproc_per_node N             N processes
  *      nodes        a ctrun in each of up to 64 hosts    (cluster/hosts.h), RANKS processes each
  *
- *      first spawn .... step 1 ...... evaluation ...... step 60 ............... the end
+ *      first spawn .... step 1 ...... evaluation ...... step 31 ............... the end
  *              step1_s                                  census: /proc of each    accuracy, statuses
  *
  * The model is the perceptron of configs/digits_mlp.yaml with batches that the ranks divide, of 512
