@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 static void leave(void)
 {
@@ -86,18 +85,27 @@ static void expect_status(const struct proc *proc, int status)
                  ct_buf_str(&proc->text));
 }
 
-/* Run so many ranks over TCP in a process that may have `soft` descriptors, and its children
- * `hard` where they raise it. */
+/* Run so many ranks over TCP, started by a shell that may have so many descriptors. */
 static void run_with_descriptors(struct proc *proc, const char *ranks, int soft, int hard)
 {
-    struct rlimit before, few;
+    char limits[64];
+    const char *const argv[] = {"sh",
+                                "-c",
+                                limits,
+                                proc_program("ctrun"),
+                                "--nproc_per_node",
+                                ranks,
+                                "--parallel.backend=tcp",
+                                "--parallel.timeout=20s",
+                                "--batch.global=64",
+                                "--train.steps=3",
+                                "--log.tensorboard=false",
+                                e2e_in_root("configs/digits_mlp.yaml"),
+                                NULL};
 
-    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
-    few = (struct rlimit){(rlim_t)soft, (rlim_t)hard};
-    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
-    (void)e2e_run(proc, "--nproc_per_node", ranks, "--parallel.backend=tcp",
-                  "--parallel.timeout=20s", "--batch.global=64", "--train.steps=3",
-                  e2e_in_root("configs/digits_mlp.yaml"), NULL);
+    (void)snprintf(limits, sizeof limits,
+                   "ulimit -S -n %d && ulimit -H -n %d && exec \"$0\" \"$@\"", soft, hard);
+    (void)proc_run(proc, argv, NULL, 60);
 }
 
 Test(many, more_ranks_than_the_launcher_has_descriptors_for_are_refused_with_the_remedy)
@@ -109,6 +117,31 @@ Test(many, more_ranks_than_the_launcher_has_descriptors_for_are_refused_with_the
     e2e_said(&proc, "Too many open files; raise `ulimit -n`");
     expect_no_step(&proc);
     proc_free(&proc);
+}
+
+/* The launcher raises its own limit, and gives its workers back what it was. */
+Test(many, more_ranks_than_a_worker_has_descriptors_for_are_refused_with_the_remedy)
+{
+    struct proc proc;
+
+    run_with_descriptors(&proc, "32", 16, 256);
+    expect_status(&proc, 69);
+    e2e_said(&proc, "Too many open files: raise the limit of 16 (ulimit -n)");
+    expect_no_step(&proc);
+    proc_free(&proc);
+}
+
+Test(many, a_launcher_that_has_hardly_any_descriptors_says_so)
+{
+    static const int limits[] = {8, 11}; /* no event loop, no control page */
+
+    for (size_t i = 0; i < CT_COUNT(limits); i++) {
+        struct proc proc;
+        run_with_descriptors(&proc, "2", limits[i], 4096);
+        expect_status(&proc, 71);
+        e2e_said(&proc, "Too many open files; raise `ulimit -n`");
+        proc_free(&proc);
+    }
 }
 
 /* Three nodes, of which the middle one tells the others an address that they do not reach. */
