@@ -292,7 +292,7 @@ TEST_OBJECTS_unit_cuda := $(HOST_KERNELS) $(call hostgpu,$(filter %_cuda.c,$(CUD
 # NCCL's and NVML's types are declared by those who load them; tests compare them with the headers, where there are.
 $(BUILD)/obj/tests/unit/coll/backend/test_nccl.o $(BUILD)/obj/tests/unit/launch/hardware/test_nvml.o: CPPFLAGS += $(CUDA_HOME:%=-isystem %/include)
 
-$(TEST_TOOLS): $(call objects,$(filter-out tests/lib/proc.c tests/lib/equal%,$(wildcard tests/lib/*.c)) $(call sources,tests/lib/cluster tests/lib/history))
+$(TEST_TOOLS): $(call objects,$(filter-out tests/lib/proc.c tests/lib/equal%,$(wildcard tests/lib/*.c)) $(call sources,tests/lib/cluster tests/lib/history tests/lib/many))
 	@mkdir -p $(@D)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
@@ -375,6 +375,11 @@ $(LEADERS_TABLE): $(call objects,$(call sources,tests/leaders)) $(TEST_TOOLS) $(
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(call libs,base) -o $@
 
+MANY := $(BUILD)/tests/many
+$(MANY): $(call objects,$(call sources,tests/many)) $(TEST_TOOLS) $(call archives,base)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(call libs,base) -o $@
+
 BENCHES := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/*.c))
 # What tells a weak peer of the benchmarks from a good one (tests/e2e/scripts/test_benches.c).
 ifeq ($(MODE),release)
@@ -394,7 +399,7 @@ $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(TEST_TOOLS) $(call archives,$(FUZ
 	$(Q)$(CC) $(ALL_CFLAGS) $(filter %.o,$^) $(filter %.a,$^) $(ALL_LDFLAGS) -fsanitize=fuzzer $(call libs,$(FUZZED)) -o $@
 
 # ---- what one asks for --------------------------------------------------------------------------
-.PHONY: units tests test torch programs unit/% lint asan tsan fuzz fuzzers bench sim sim-large mutants soak leaders coverage install
+.PHONY: units tests test torch programs unit/% lint asan tsan fuzz fuzzers bench sim sim-large mutants soak leaders many coverage install
 units: $(UNITS) ## build every unit test
 tests: $(UNITS) $(E2E) $(if $(filter $(HOSTGPU_MODES),$(MODE)),$(HOSTGPU_ALL)) $(USER_PROGRAMS) $(CONFORMANCE) $(TRAFFIC) $(INTERPOSE) $(SIM) all ## build every test
 test: tests ## run every test of this mode
@@ -426,6 +431,8 @@ soak: $(SOAK) all ## an elastic training under random faults for SECONDS=300, SE
 	$(SOAK) $(if $(LEADERS),--leaders) --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED)) --programs $(BUILD)/bin
 leaders: $(LEADERS_TABLE) $(TRAFFIC) all ## the table of what the death of who leads costs, ARGS="--nodes 3 --fault kill" (root)
 	$(LEADERS_TABLE) --programs $(BUILD)/bin $(ARGS)
+many: $(MANY) all ## jobs of 17 to 256 ranks, on one node and on 24 to 64: a table, ARGS="--ranks 64 --nodes none" (root)
+	$(MANY) --programs $(BUILD)/bin $(ARGS)
 bench: all $(BENCHES) ## the benchmarks against peers (scripts/bench)
 	scripts/bench/all $(BUILD)
 coverage: ## lines that the tests reach

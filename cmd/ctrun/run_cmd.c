@@ -76,7 +76,10 @@ static int run(struct job *job, struct slurm *slurm, char **argv)
         guess_command(job, argv[1], &err);
     if (rc == 0)
         rc = ct_planner_check(&job->cfg, (int)job->cfg.launch.nnodes.max, (int)job->slots, &err);
-    return rc == 0 ? node_run(job) : fail(&job->cfg, rc, &err);
+    if (rc != 0)
+        return fail(&job->cfg, rc, &err);
+    int status = node_run(job, &err);
+    return err.code == 0 ? status : fail(&job->cfg, err.code, &err);
 }
 
 int ct_run_job(int argc, char **argv, bool for_output)

@@ -12,8 +12,8 @@ static int refuse(const struct ct_page_kind *kind, const char *verb, struct ct_e
 {
     int code = -errno;
 
-    return ct_error_set(err, code, "cannot %s %s %s: %s", verb, kind->article, kind->what,
-                        strerror(-code));
+    return ct_error_set(err, code, "cannot %s %s %s: %s%s", verb, kind->article, kind->what,
+                        strerror(-code), code == -EMFILE ? "; raise `ulimit -n`" : "");
 }
 
 int ct_page_new(const struct ct_page_kind *kind, void **ret_page, int *ret_fd, struct ct_error *err)

@@ -11,6 +11,8 @@ enum who {
     LEADER,
     TWO,         /* the leader and another */
     OTHERS,      /* two that do not lead */
+    LAST,        /* the last that does not lead */
+    LAST_FOUR,   /* the last four such */
     MINORITY,    /* the leader and as many others as fewer than half of the holders are */
     ALL_BUT_MIN, /* the leader and all others but MIN */
 };
@@ -66,6 +68,19 @@ static uint64_t with_others(const struct trial *trial, int leader, int count)
     return hosts;
 }
 
+static uint64_t last_others(const struct trial *trial, int leader, int count)
+{
+    uint64_t hosts = 0;
+
+    for (int i = trial->setting->nodes - 1; i >= 0 && count > 0; i--) {
+        if (i == leader)
+            continue;
+        hosts |= 1ull << i;
+        count--;
+    }
+    return hosts;
+}
+
 static uint64_t choose(const struct trial *trial, int leader)
 {
     int nodes = trial->setting->nodes, holders = CT_MIN(nodes, MOST_HOLDERS);
@@ -78,6 +93,10 @@ static uint64_t choose(const struct trial *trial, int leader)
         return first | with_others(trial, leader, 1);
     case OTHERS:
         return with_others(trial, leader, 2);
+    case LAST:
+        return last_others(trial, leader, 1);
+    case LAST_FOUR:
+        return last_others(trial, leader, 4);
     case MINORITY:
         return first | with_others(trial, leader, (holders - 1) / 2 - (holders > 2));
     case ALL_BUT_MIN:

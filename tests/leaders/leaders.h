@@ -1,4 +1,4 @@
-/* What it costs when who leads a rendezvous inside ctrun dies, is cut off, or stands still: a table
+/* What it costs when who leads a rendezvous inside ctrun, or another, dies, is cut off: a table
  * of nodes x faults x programs, each cell a job of its own in network namespaces.
  *
  *      main.c      which cells, how often; the table
@@ -18,7 +18,7 @@
 #include "cluster/timeline.h"
 #include "history/history.h"
 
-enum { TRIAL_NODES = 32, TRIAL_PATH = 256 };
+enum { TRIAL_NODES = 64, TRIAL_PATH = 256 };
 
 enum fault {
 #define FAULT(NAME, option, words, how, who, undone_ms, least) FAULT_##NAME,
@@ -58,6 +58,8 @@ struct result {
     int kept;       /* survivors' workers that live on ... */
     int survivors;  /* ... of so many */
     int early;      /* survivors that ended by themselves */
+    int rounds;     /* that the fault and its undoing took */
+    int restarts;   /* that they were charged of the job's budget */
     int twice;      /* generations with two rosters */
     int minority;   /* publications that counted where no majority was */
     struct history_report history; /* of the store's clients */
@@ -75,6 +77,7 @@ struct trial {
     struct agent_rosters rosters;
     uint64_t holders;    /* of the record */
     uint64_t generation; /* the newest that a member has begun */
+    uint64_t restarts;   /* that were charged so far */
     uint64_t before;     /* the same at the fault, 0: before it */
     double undone_s;     /* when the fault was undone, 0: not yet */
     double wall_s;       /* of the fault, 0: before it */

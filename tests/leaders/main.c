@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TIMES_MOST = 25, COUNTS = 8 };
+enum { TIMES_MOST = 25, COUNTS = 8, ASKING_MOST = 32 };
 
 static const char usage[] =
     "usage: leaders [--nodes LIST] [--fault LIST] [--program LIST] [--times N] [--lease TIME]\n"
     "               [--programs DIR]\n"
-    "  --nodes LIST    of 2 to 32 [2,3,5]\n"
+    "  --nodes LIST    of 2 to 64 [2,3,5]\n"
     "  --fault LIST    names in faults.def, or all [all]\n"
     "  --program LIST  ddp, fsdp, script (PyTorch), store (its clients, checked) [ddp]\n"
     "  --times N       of each cell; medians are shown [1]\n"
@@ -127,6 +127,8 @@ static int run_cell(const struct setting *setting, enum fault fault, enum progra
         sum.repeated = CT_MAX(sum.repeated, one.repeated);
         sum.kept += one.kept;
         sum.survivors += one.survivors;
+        sum.rounds = CT_MAX(sum.rounds, one.rounds);
+        sum.restarts = CT_MAX(sum.restarts, one.restarts);
         sum.early += one.early;
         sum.twice += one.twice;
         sum.minority += one.minority;
@@ -137,9 +139,10 @@ static int run_cell(const struct setting *setting, enum fault fault, enum progra
         add_histories(histories, setting, fault, well, &sum.history);
     print_times(next, steps, texts[0]);
     print_times(back, backs, texts[1]);
-    (void)printf("| %d | %s | %s | %s | %s | %d | %d of %d | %s | %d | %d | %d |\n", setting->nodes,
-                 fault_words(fault), program_option(program), well, texts[0], sum.repeated,
-                 sum.kept, sum.survivors, texts[1], sum.early, sum.twice, sum.minority);
+    (void)printf("| %d | %s | %s | %s | %s | %d | %d of %d | %s | %d | %d | %d | %d | %d |\n",
+                 setting->nodes, fault_words(fault), program_option(program), well, texts[0],
+                 sum.repeated, sum.kept, sum.survivors, texts[1], sum.rounds, sum.restarts,
+                 sum.early, sum.twice, sum.minority);
     (void)fflush(stdout);
     return bad;
 }
@@ -150,7 +153,8 @@ static int run_nodes(struct setting *setting, const struct wishes *wishes, struc
     int bad = 0;
 
     setting->hosts = &hosts;
-    if (!hosts_up(&hosts, "led", setting->nodes, false)) {
+    if (!hosts_up(&hosts, "led", setting->nodes, false) ||
+        (setting->nodes > ASKING_MOST && !hosts_introduce(&hosts))) {
         (void)fprintf(stderr, "leaders: namespaces cannot be made (root?)\n");
         return 1;
     }
@@ -203,8 +207,8 @@ int main(int argc, char **argv)
     (void)signal(SIGPIPE, SIG_IGN);
     (void)printf(
         "| nodes | fault | program | well | next step, ms | repeated | workers kept | back, "
-        "ms | ended early | twice | minority's |\n"
-        "|---|---|---|---|---|---|---|---|---|---|---|\n");
+        "ms | rounds | restarts | ended early | twice | minority's |\n"
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
     (void)fflush(stdout);
     for (setting.nodes = 2; setting.nodes <= TRIAL_NODES; setting.nodes++) {
         (void)snprintf(word, sizeof word, "%d", setting.nodes);

@@ -2,6 +2,7 @@
 #include "leaders.h"
 
 #include "base/fs.h"
+#include "base/str.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -10,8 +11,8 @@
 
 enum {
     PORT = 29400,
-    START_S = 180, /* until all are at work: many ranks share few cores */
-    NEXT_S = 30,   /* until the next step ... */
+    START_S = 300, /* until all are at work: many ranks share few cores */
+    NEXT_S = 30,   /* beside the lease, until the next step ... */
     SLOW_S = 90,   /* ... of PyTorch, which is started again */
     BACK_S = 60,   /* until who returns is at work */
     END_S = 60,
@@ -168,8 +169,11 @@ static const char *last_words(const struct trial *trial)
 static void follow(struct trial *trial)
 {
     struct result *result = &trial->result;
+    uint64_t restarts = trial->restarts, lease_ms = 0;
     int next_s = trial->program == PROGRAM_SCRIPT ? SLOW_S : NEXT_S;
 
+    (void)ct_parse_duration_ms(trial->setting->lease, &lease_ms);
+    next_s += (int)(lease_ms / 1000);
     if (!watch_until(trial, has_next, next_s)) {
         trial_trouble(trial, "no step for %d s after the fault: %s", next_s, last_words(trial));
         return;
@@ -186,6 +190,8 @@ static void follow(struct trial *trial)
     if (!watch_until(trial, have_steps, NEXT_S))
         trial_trouble(trial, "no steps followed: %s", last_words(trial));
     count_kept(trial);
+    result->rounds = (int)(trial->generation - trial->before);
+    result->restarts = (int)(trial->restarts - restarts);
 }
 
 /* One node stops the job; who goes on ends with it. */

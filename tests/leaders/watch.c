@@ -1,6 +1,7 @@
 /* A trial as it is seen from outside: lines, ends, steps. See leaders.h. */
 #include "leaders.h"
 
+#include "base/assert.h"
 #include "base/clock.h"
 
 #include <inttypes.h>
@@ -73,6 +74,9 @@ void watch_on_line(void *context, struct proc *proc, const char *text)
         break;
     case AGENT_BEGINS:
         begin_round(trial, member, line.generation);
+        break;
+    case AGENT_RESTARTS:
+        trial->restarts = CT_MAX(trial->restarts, line.count);
         break;
     case AGENT_SPARES:
         member->spare = true;

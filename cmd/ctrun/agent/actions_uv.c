@@ -109,7 +109,8 @@ static void do_blame_network(struct node *node, const struct agent_event *event)
 {
     struct ct_worker_failure failure = failure_of(
         node, node->core.blamed, CT_EREVOKED,
-        "it lost its connections to other ranks, and no rank was reported to have ended");
+        "it lost its connections to other ranks, and no rank was reported to have ended: the "
+        "network between the nodes may have failed");
 
     (void)event;
     show_failure(node, &failure);
@@ -163,7 +164,8 @@ static void do_send_stop(struct node *node, const struct agent_event *event)
 static void do_revoke(struct node *node, const struct agent_event *event)
 {
     (void)event;
-    ct_control_page_revoke(node->page, node->core.revoked);
+    if (node->page != NULL) /* else there was no room for it, and no worker */
+        ct_control_page_revoke(node->page, node->core.revoked);
 }
 
 static void do_set_boundary(struct node *node, const struct agent_event *event)

@@ -257,10 +257,21 @@ static struct agent_settings settings_of(const struct job *job)
     return settings;
 }
 
-static struct node *new_node(const struct job *job)
+/* A loop takes some descriptors. */
+static int open_loop(uv_loop_t *loop, struct ct_error *err)
+{
+    int rc = uv_loop_init(loop);
+
+    return rc == 0 ? 0
+                   : ct_error_set(err, CT_EOS, "no event loop: %s%s", ct_strerror(rc),
+                                  rc == UV_EMFILE ? "; raise `ulimit -n`" : "");
+}
+
+static struct node *new_node(const struct job *job, struct ct_error *err)
 {
     struct node *node = calloc(1, sizeof *node);
 
+    (void)ct_error_set(err, CT_ENOMEM, "out of memory");
     if (node == NULL)
         return NULL;
     ct_guard_start(&node->guard, folder_temporary(&job->folder)); /* there is no loop yet */
@@ -270,7 +281,7 @@ static struct node *new_node(const struct job *job)
     node->dismissed = calloc(job->slots, sizeof *node->dismissed);
     node->alive = calloc(job->slots, sizeof *node->alive);
     if (node->survivors == NULL || node->dismissed == NULL || node->alive == NULL ||
-        uv_loop_init(&node->loop) != 0) {
+        open_loop(&node->loop, err) != 0) {
         ct_guard_stop(&node->guard);
         free(node->survivors);
         free(node->dismissed);
@@ -278,6 +289,7 @@ static struct node *new_node(const struct job *job)
         free(node);
         return NULL;
     }
+    *err = (struct ct_error){0};
     const struct agent_settings settings = settings_of(job);
     agent_core_init(&node->core, &settings, node->survivors, node->dismissed);
     (void)uv_timer_init(&node->loop, &node->timer);
@@ -293,13 +305,13 @@ static struct node *new_node(const struct job *job)
     return node;
 }
 
-int node_run(const struct job *job)
+int node_run(const struct job *job, struct ct_error *ret_err)
 {
-    struct node *node = new_node(job);
+    struct node *node = new_node(job, ret_err);
     struct ct_error err = {0};
 
     if (node == NULL)
-        return ct_exit_status(CT_ENOMEM);
+        return ct_exit_status(ret_err->code);
     int rc = open_node(node, &err);
     if (rc == 0)
         rc = open_store(node, &err);

@@ -76,7 +76,9 @@ void ct_failure_print(const struct ct_wire_failure *failure, int32_t node, struc
     if (failure->pid > 0)
         (void)ct_buf_printf(to, ", pid %d", failure->pid);
     (void)ct_buf_puts(to, ") ");
-    if (failure->pid <= 0)
+    if (failure->pid <= 0 && failure->code == CT_EREVOKED) /* it lives, and has left its round */
+        (void)ct_buf_puts(to, "cannot go on");
+    else if (failure->pid <= 0)
         (void)ct_buf_puts(to, "could not be started");
     else if (failure->code == CT_EHUNG)
         (void)ct_buf_puts(to, "hung and was killed by ctrun");

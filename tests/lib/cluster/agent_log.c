@@ -29,6 +29,9 @@ struct agent_line agent_log_parse(const char *line)
         parsed.said = AGENT_SAVES;
     else if ((parsed.count = number_after(line, " is held by ")) > 0)
         parsed.said = AGENT_HOLDERS;
+    else if ((parsed.count = number_after(line, " (restart ")) > 0 ||
+             (parsed.count = number_after(line, "; restart ")) > 0)
+        parsed.said = AGENT_RESTARTS;
     else if ((parsed.generation = number_after(line, "ctrun: round g")) > 0)
         parsed.said = AGENT_BEGINS;
     else if (strstr(line, ": < ") != NULL && (at = strstr(line, " ROUND g")) != NULL &&

@@ -7,6 +7,7 @@
  *      job x: < all ROUND g7 world=8 [host0:0 host3:2 ...]      AGENT_PUBLISHES, generation, count
  *      job x: checkpoint of step 200 saved                      AGENT_SAVES: a publication counts
  *      round g7: BEGIN g7, 2 live on                            AGENT_BEGINS, generation
+ *      node 3 was lost; 1 of 1 workers ... (restart 1 of 3)   AGENT_RESTARTS, count
  *      spare: 4 of 4 nodes of job x are at work, ...            AGENT_SPARES */
 #ifndef TESTS_CLUSTER_AGENT_LOG_H
 #define TESTS_CLUSTER_AGENT_LOG_H
@@ -22,6 +23,7 @@ enum agent_said {
     AGENT_PUBLISHES,
     AGENT_SAVES,
     AGENT_BEGINS,
+    AGENT_RESTARTS,
     AGENT_SPARES,
 };
 
@@ -30,7 +32,7 @@ enum { AGENT_ROSTER = 200, AGENT_ROSTERS = 64 };
 struct agent_line {
     enum agent_said said;
     uint64_t generation;
-    uint64_t count;            /* ranks of the round; holders */
+    uint64_t count;            /* ranks of the round; holders; restarts that are charged */
     char roster[AGENT_ROSTER]; /* its first eight hosts with their ranks */
 };
 

@@ -112,6 +112,24 @@ bool hosts_up(struct hosts *hosts, const char *name, int count, bool here)
     return made;
 }
 
+bool hosts_introduce(const struct hosts *hosts)
+{
+    bool good = hosts->spaces;
+
+    for (int i = 0; i < hosts->count && good; i++) {
+        char command[96];
+        (void)snprintf(command, sizeof command, "ip -n %s -batch -", hosts_space(hosts, i));
+        FILE *batch = popen(command, "we");
+        for (int k = 0; batch != NULL && k < hosts->count; k++)
+            if (k != i)
+                (void)fprintf(
+                    batch, "neigh replace %s lladdr 02:00:0a:4e:00:%02x dev eth0 nud permanent\n",
+                    hosts_address(hosts, k), k + 1);
+        good = batch != NULL && pclose(batch) == 0;
+    }
+    return good;
+}
+
 void hosts_down(struct hosts *hosts)
 {
     for (int i = 0; hosts->spaces && i < hosts->count; i++)
@@ -224,6 +242,23 @@ bool hosts_split(const struct hosts *hosts, uint64_t apart)
         (void)fprintf(batch, "link set p%d master %s\n", i,
                       (apart >> i & 1) != 0 ? "apart" : "bridge");
     return pclose(batch) == 0;
+}
+
+bool hosts_hide(const struct hosts *hosts, int host, const char *address, enum hosts_hole hole)
+{
+    bool good = hosts->spaces &&
+                run("ip -n %s addr add %s/32 dev lo && ip netns exec %s nft 'add table inet fault; "
+                    "add chain inet fault hidden { type filter hook input priority 0; }; "
+                    "add rule inet fault hidden iif eth0 ip daddr %s drop'",
+                    hosts_space(hosts, host), address, hosts_space(hosts, host), address);
+
+    for (int i = 0; i < hosts->count && good; i++)
+        if (i != host && hole == HOSTS_FIREWALL)
+            good = run("ip -n %s route add %s/32 via %s", hosts_space(hosts, i), address,
+                       hosts_address(hosts, host));
+        else if (i != host)
+            good = run("ip -n %s route add blackhole %s/32", hosts_space(hosts, i), address);
+    return good;
 }
 
 bool hosts_reboot(const struct hosts *hosts, int host)

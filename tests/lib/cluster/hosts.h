@@ -40,6 +40,12 @@ bool hosts_can_be_made(void);
 bool hosts_up(struct hosts *hosts, const char *name, int count, bool here);
 void hosts_down(struct hosts *hosts);
 
+/* Tell each host the hardware address of every other one, for good: a connection then needs no ARP.
+ * The kernel keeps 1024 addresses that it has asked for, of all namespaces together, and drops what
+ * is sent to further ones: 33 hosts that all talk to each other are too many. But a host that is cut
+ * off is then only silent to the others, where ARP would call it unreachable. */
+bool hosts_introduce(const struct hosts *hosts);
+
 /* "10.78.0.1" of host 0, and so on; on loopback, and for HOSTS_HERE, "127.0.0.1", ... Static, each
  * host has its own. */
 const char *hosts_address(const struct hosts *hosts, int host);
@@ -69,6 +75,11 @@ bool hosts_restore(const struct hosts *hosts, int host);
 /* Cut the machine in two: host i is on the one side if bit i of `apart` is set, else on the other;
  * within a side all goes on. Cables stay plugged, links stay up. 0 joins all again. */
 bool hosts_split(const struct hosts *hosts, uint64_t apart);
+
+/* Give the host one more address, which no other host reaches: what they send there is lost on the
+ * way, as behind a firewall, or has a route to nowhere at their own end, which connect(2) sees. */
+enum hosts_hole { HOSTS_FIREWALL, HOSTS_BLACKHOLE };
+bool hosts_hide(const struct hosts *hosts, int host, const char *address, enum hosts_hole hole);
 
 /* The host loses power and comes up again: kill its processes first. No packet says goodbye. */
 bool hosts_reboot(const struct hosts *hosts, int host);

@@ -159,8 +159,6 @@ int job_start_agent(struct job *job, int slot, int host, const char *host_name,
 {
     char ctrun[PATH_MAX], restarts[16], workers[16], name[32];
     const char *const own[] = {program(job, ctrun, "ctrun"),
-                               "--rdzv_endpoint",
-                               agent->endpoints,
                                "--nnodes",
                                agent->nodes,
                                "--lease",
@@ -170,6 +168,7 @@ int job_start_agent(struct job *job, int slot, int host, const char *host_name,
                                "--nproc_per_node",
                                workers,
                                NULL};
+    const char *const there[] = {"--rdzv_endpoint", agent->endpoints, NULL};
     const char *const secret[] = {"--key_file", job->key, NULL};
     struct words words = {0};
 
@@ -178,6 +177,7 @@ int job_start_agent(struct job *job, int slot, int host, const char *host_name,
     (void)snprintf(name, sizeof name, "agent %d", slot);
     words_append(&words, job->start_by);
     words_append(&words, own);
+    words_append(&words, agent->endpoints != NULL ? there : NULL);
     words_append(&words, job->key[0] != '\0' ? secret : NULL);
     words_append(&words, agent->options);
     words_add(&words, agent->program);

@@ -61,7 +61,7 @@ bool job_await_daemon(struct job *job, int seat, double seconds);
 
 /* What an agent is started with. */
 struct job_agent {
-    const char *endpoints; /* one, or several with commas between */
+    const char *endpoints; /* one, several with commas between, or NULL: a job on one node alone */
     const char *nodes;     /* --nnodes */
     const char *lease;
     int restarts;

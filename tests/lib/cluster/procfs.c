@@ -2,6 +2,8 @@
 #include "cluster/procfs.h"
 
 #include <dirent.h>
+#include <inttypes.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +77,11 @@ uint64_t procfs_resident_bytes(pid_t pid, bool exact)
            (exact ? number_in(pid, "smaps_rollup", "Rss:") : number_in(pid, "status", "VmRSS:"));
 }
 
+uint64_t procfs_proportional_bytes(pid_t pid)
+{
+    return 1024 * number_in(pid, "smaps_rollup", "Pss:");
+}
+
 uint64_t procfs_written_bytes(pid_t pid)
 {
     return number_in(pid, "io", "wchar:");
@@ -91,6 +98,94 @@ long procfs_descriptors(pid_t pid)
         count += entry->d_name[0] != '.';
     if (folder != NULL)
         (void)closedir(folder);
+    return count;
+}
+
+/* ---- connections ---------------------------------------------------------------------------- */
+
+static int by_inode(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+static bool add_inode(struct procfs_network *network, uint64_t inode)
+{
+    if ((network->count & (network->count - 1)) == 0) { /* 0, or a power of two: it is full */
+        size_t room = network->count == 0 ? 1 : 2 * network->count;
+        uint64_t *inodes = realloc(network->inodes, room * sizeof *inodes);
+        if (inodes == NULL)
+            return false;
+        network->inodes = inodes;
+    }
+    network->inodes[network->count++] = inode;
+    return true;
+}
+
+/* Add those of net/tcp or net/tcp6:
+ * "sl local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt uid timeout inode". */
+static bool add_table(struct procfs_network *network, pid_t pid, const char *name)
+{
+    char line[512];
+    unsigned state;
+    uint64_t inode;
+    bool good = true;
+    FILE *file = open_file(pid, name);
+
+    while (file != NULL && good && fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, " %*d: %*s %*s %x %*s %*s %*s %*u %*u %" SCNu64, &state, &inode) == 2 &&
+            state == TCP_ESTABLISHED)
+            good = add_inode(network, inode);
+    if (file != NULL)
+        (void)fclose(file);
+    return good;
+}
+
+bool procfs_network_read(pid_t pid, struct procfs_network *ret_network)
+{
+    struct procfs_network network = {0};
+    struct procfs_stat stat;
+
+    if (!add_table(&network, pid, "net/tcp") || !add_table(&network, pid, "net/tcp6") ||
+        !procfs_stat(pid, &stat)) {
+        procfs_network_free(&network);
+        return false;
+    }
+    if (network.count > 0)
+        qsort(network.inodes, network.count, sizeof *network.inodes, by_inode);
+    *ret_network = network;
+    return true;
+}
+
+void procfs_network_free(struct procfs_network *network)
+{
+    free(network->inodes);
+    *network = (struct procfs_network){0};
+}
+
+static bool is_in(const struct procfs_network *network, uint64_t inode)
+{
+    return network->count > 0 && bsearch(&inode, network->inodes, network->count,
+                                         sizeof *network->inodes, by_inode) != NULL;
+}
+
+long procfs_connections(pid_t pid, const struct procfs_network *network)
+{
+    char path[64], target[64];
+    uint64_t inode;
+    long count = 0;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+    DIR *folder = opendir(path);
+    if (folder == NULL)
+        return -1;
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        ssize_t size = readlinkat(dirfd(folder), entry->d_name, target, sizeof target - 1);
+        target[size > 0 ? size : 0] = '\0';
+        count += sscanf(target, "socket:[%" SCNu64 "]", &inode) == 1 && is_in(network, inode);
+    }
+    (void)closedir(folder);
     return count;
 }
 

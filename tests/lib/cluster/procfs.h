@@ -26,11 +26,25 @@ bool procfs_lives(pid_t pid, uint64_t born);
 /* What it holds or has done; 0 when it is gone. Resident memory is that of VmRSS, in which shared
  * pages count whole; `exact` reads each mapping (smaps_rollup), which takes the kernel longer. */
 uint64_t procfs_resident_bytes(pid_t pid, bool exact);
+uint64_t procfs_proportional_bytes(pid_t pid); /* a page that n processes map counts 1/n */
 uint64_t procfs_written_bytes(pid_t pid);
 long procfs_descriptors(pid_t pid);
 
 /* Mappings whose line in /proc/PID/maps has one of these words (NULL-terminated). */
 long procfs_mappings(pid_t pid, const char *const words[]);
+
+/* The established TCP connections of the network that a process is in; zeroed: none. */
+struct procfs_network {
+    uint64_t *inodes; /* of their sockets, in order */
+    size_t count;
+};
+
+/* Read them once for all processes there. False when there is no memory or no such process. */
+bool procfs_network_read(pid_t pid, struct procfs_network *ret_network);
+void procfs_network_free(struct procfs_network *network);
+
+/* How many of them the process holds an end of; -1 when it is gone. */
+long procfs_connections(pid_t pid, const struct procfs_network *network);
 
 struct procfs_child {
     pid_t pid;

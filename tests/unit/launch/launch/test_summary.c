@@ -142,6 +142,15 @@ Test(summary, one_that_never_ran_could_not_be_started)
                      "rank 2 (node 0, host h, local rank 2) could not be started");
 }
 
+Test(summary, one_that_lives_but_has_lost_the_others_cannot_go_on)
+{
+    const struct ct_wire_failure failure = {
+        .rank = 2, .local_rank = 2, .status = 75, .code = CT_EREVOKED, .host = "h"};
+
+    ct_failure_print(&failure, 0, &out);
+    cr_assert_str_eq(ct_buf_str(&out), "rank 2 (node 0, host h, local rank 2) cannot go on");
+}
+
 Test(summary, a_failure_that_is_no_workers_is_its_sentence)
 {
     struct ct_summary cause = {
