@@ -1,13 +1,15 @@
 /* See tuning.h: the table as text, and what it means for a group. */
 #include "algorithm/tuning.h"
 
+#include "algorithm/cost.h"
 #include "base/assert.h"
 #include "base/str.h"
 
 #include <limits.h>
 #include <string.h>
 
-enum { VERSION = 1, WORDS = 4, LINE_BYTES = 256 };
+/* DEFAULT_RANKS: those with which sizes of select.def that depend on the ranks were measured. */
+enum { VERSION = 1, WORDS = 4, LINE_BYTES = 256, DEFAULT_RANKS = 24 };
 
 /* ---- sizes by name ---------------------------------------------------------------------------*/
 
@@ -96,22 +98,32 @@ const struct ct_table_line *ct_table_find(const struct ct_table *table, const ch
     return find(table->lines, (size_t)table->count, backend, ranks, size);
 }
 
+/* Of the line that is nearest, or of select.def. */
+static size_t find_value(const struct ct_table *table, const char *backend, int ranks,
+                         enum ct_tunable size, size_t otherwise)
+{
+    const struct ct_table_line *line = ct_table_find(table, backend, ranks, size);
+
+    if (line == NULL)
+        line = find(defaults, CT_COUNT(defaults), backend, ranks, size);
+    size_t value = line != NULL ? line->value : otherwise;
+    value = ct_cost_extrapolate(size, value, line != NULL ? line->ranks : DEFAULT_RANKS, ranks);
+    return CT_MAX(CT_MIN(value, sizes[size].most), sizes[size].least);
+}
+
 struct ct_tuning ct_table_tuning(const struct ct_table *table, const char *backend, int ranks,
                                  const struct ct_tuning *given)
 {
-    struct ct_tuning tuning = *given;
+    struct ct_tuning tuning = *given, defaulted = ct_tuning_complete(NULL);
 
     for (int i = 0; i < CT_TUNABLES; i++) {
         enum ct_tunable size = (enum ct_tunable)i;
         size_t *value = ct_tuning_at(&tuning, size);
-        const struct ct_table_line *line = ct_table_find(table, backend, ranks, size);
 
-        if (line == NULL)
-            line = find(defaults, CT_COUNT(defaults), backend, ranks, size);
-        if (*value == 0 && line != NULL)
-            *value = line->value;
+        if (*value == 0)
+            *value = find_value(table, backend, ranks, size, *ct_tuning_at(&defaulted, size));
     }
-    return ct_tuning_complete(&tuning);
+    return tuning;
 }
 
 /* ---- reading ---------------------------------------------------------------------------------*/

@@ -67,7 +67,8 @@ const struct ct_table_line *ct_table_find(const struct ct_table *table, const ch
                                           int ranks, enum ct_tunable size);
 
 /* Return each size: as given, or else of the table, or else of defaults.def, or else of
- * select.def. */
+ * select.def. A cut-over that was measured with another number of ranks is carried over (cost.h).
+ * */
 struct ct_tuning ct_table_tuning(const struct ct_table *table, const char *backend, int ranks,
                                  const struct ct_tuning *given);
 

@@ -69,6 +69,9 @@ struct ct_tune_choice ct_tune_choose(const struct ct_tune_times *times, const si
 
 /* ---- what is measured ------------------------------------------------------------------------*/
 
+/* Up to tcp_direct_world ranks, and more. */
+enum { FEW = 8, MANY = 9 };
+
 static const struct row {
     enum ct_tunable size;
     enum kind { UP_TO, FROM, ONE_OF } kind;
@@ -78,9 +81,31 @@ static const struct row {
     int factor;
     int least_ranks;
     size_t values[CT_TUNE_VARIANTS]; /* ONE_OF */
+    enum ct_reduce_mode mode;
+    int most_ranks; /* 0: any number */
 } rows[] = {
-    {CT_SIZE_local_flat_bytes, UP_TO, CT_BENCH_ALL_REDUCE, false, 1 << 10, 1 << 20, 2, 2, {0}},
-    {CT_SIZE_local_direct_bytes, FROM, CT_BENCH_ALL_REDUCE, true, 256, 256 << 10, 2, 2, {0}},
+    {CT_SIZE_local_flat_bytes,
+     UP_TO,
+     CT_BENCH_ALL_REDUCE,
+     false,
+     1 << 10,
+     1 << 20,
+     2,
+     2,
+     {0},
+     CT_MODE_FAST,
+     0},
+    {CT_SIZE_local_direct_bytes,
+     FROM,
+     CT_BENCH_ALL_REDUCE,
+     true,
+     256,
+     256 << 10,
+     2,
+     2,
+     {0},
+     CT_MODE_FAST,
+     0},
     {CT_SIZE_local_chunk_bytes,
      ONE_OF,
      CT_BENCH_ALL_REDUCE,
@@ -89,10 +114,86 @@ static const struct row {
      16 << 20,
      4,
      2,
-     {128 << 10, 256 << 10, 512 << 10, 1 << 20}},
-    {CT_SIZE_local_domains_bytes, FROM, CT_BENCH_ALL_REDUCE, false, 16 << 10, 4 << 20, 4, 9, {0}},
-    {CT_SIZE_tcp_flat_bytes, UP_TO, CT_BENCH_ALL_REDUCE, false, 1 << 10, 256 << 10, 2, 2, {0}},
-    {CT_SIZE_tcp_chain_bytes, UP_TO, CT_BENCH_BROADCAST, false, 16 << 10, 4 << 20, 2, 3, {0}},
+     {128 << 10, 256 << 10, 512 << 10, 1 << 20},
+     CT_MODE_FAST,
+     0},
+    {CT_SIZE_local_domains_bytes,
+     FROM,
+     CT_BENCH_ALL_REDUCE,
+     false,
+     16 << 10,
+     4 << 20,
+     4,
+     9,
+     {0},
+     CT_MODE_FAST,
+     0},
+    {CT_SIZE_tcp_flat_bytes,
+     UP_TO,
+     CT_BENCH_ALL_REDUCE,
+     false,
+     1 << 10,
+     256 << 10,
+     2,
+     2,
+     {0},
+     CT_MODE_FAST,
+     FEW},
+    {CT_SIZE_tcp_doubling_bytes,
+     UP_TO,
+     CT_BENCH_ALL_REDUCE,
+     false,
+     4 << 10,
+     1 << 20,
+     4,
+     MANY,
+     {0},
+     CT_MODE_FAST,
+     0},
+    {CT_SIZE_tcp_tree_bytes,
+     UP_TO,
+     CT_BENCH_ALL_REDUCE,
+     false,
+     64 << 10,
+     4 << 20,
+     4,
+     MANY,
+     {0},
+     CT_MODE_FAST,
+     0},
+    {CT_SIZE_tcp_bruck_bytes,
+     UP_TO,
+     CT_BENCH_ALL_REDUCE,
+     false,
+     256,
+     64 << 10,
+     4,
+     MANY,
+     {0},
+     CT_MODE_REPRODUCIBLE,
+     0},
+    {CT_SIZE_tcp_chain_reduce_bytes,
+     FROM,
+     CT_BENCH_ALL_REDUCE,
+     false,
+     64 << 10,
+     4 << 20,
+     4,
+     MANY,
+     {0},
+     CT_MODE_REPRODUCIBLE,
+     0},
+    {CT_SIZE_tcp_chain_bytes,
+     UP_TO,
+     CT_BENCH_BROADCAST,
+     false,
+     16 << 10,
+     4 << 20,
+     2,
+     3,
+     {0},
+     CT_MODE_FAST,
+     0},
     {CT_SIZE_tcp_block_bytes,
      ONE_OF,
      CT_BENCH_ALL_REDUCE,
@@ -101,9 +202,31 @@ static const struct row {
      16 << 20,
      4,
      2,
-     {128 << 10, 256 << 10, 512 << 10, 1 << 20}},
-    {CT_SIZE_tcp_rails, ONE_OF, CT_BENCH_ALL_REDUCE, false, 1 << 20, 16 << 20, 4, 2, {1, 2, 4}},
-    {CT_SIZE_hier_small_bytes, UP_TO, CT_BENCH_ALL_REDUCE, false, 1 << 10, 1 << 20, 2, 2, {0}},
+     {128 << 10, 256 << 10, 512 << 10, 1 << 20},
+     CT_MODE_FAST,
+     0},
+    {CT_SIZE_tcp_rails,
+     ONE_OF,
+     CT_BENCH_ALL_REDUCE,
+     false,
+     1 << 20,
+     16 << 20,
+     4,
+     2,
+     {1, 2, 4},
+     CT_MODE_FAST,
+     0},
+    {CT_SIZE_hier_small_bytes,
+     UP_TO,
+     CT_BENCH_ALL_REDUCE,
+     false,
+     1 << 10,
+     1 << 20,
+     2,
+     2,
+     {0},
+     CT_MODE_FAST,
+     0},
     {CT_SIZE_hier_piece_bytes,
      ONE_OF,
      CT_BENCH_ALL_REDUCE,
@@ -112,7 +235,9 @@ static const struct row {
      16 << 20,
      4,
      2,
-     {1 << 20, 2 << 20, 4 << 20, 8 << 20}},
+     {1 << 20, 2 << 20, 4 << 20, 8 << 20},
+     CT_MODE_FAST,
+     0},
 };
 
 struct tune {
@@ -298,6 +423,7 @@ static int tune_row(struct tune *tune, const struct row *row, struct ct_error *e
     struct ct_tune_times times = {.variants = values_of(row, present, values)};
     struct ct_table_line line = {.ranks = ranks, .size = row->size};
 
+    tune->options.mode = row->mode;
     int code = measure(tune, row, values, &times, err);
     if (code != 0)
         return code;
@@ -341,6 +467,7 @@ static int tune_rows(struct tune *tune, struct ct_error *err)
         print_head(tune);
     for (size_t i = 0; i < CT_COUNT(rows) && code == 0; i++)
         if (ct_tunable_concerns(rows[i].size, backend) && ranks >= rows[i].least_ranks &&
+            (rows[i].most_ranks == 0 || ranks <= rows[i].most_ranks) &&
             rows[i].first <= tune->options.max_bytes)
             code = tune_row(tune, &rows[i], err);
     if (code == 0 && tune->to != NULL) {
