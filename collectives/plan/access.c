@@ -40,3 +40,17 @@ bool ct_plan_conflict(const struct ct_plan_list *list, const struct ct_program_o
 {
     return writes_into(list, a, b) || writes_into(list, b, a);
 }
+
+bool ct_plan_calls_group(const struct ct_program_op *op)
+{
+    return ct_op_is_comm(op->kind) && op->kind != CT_OP_PUSH && op->kind != CT_OP_RANK_COPY;
+}
+
+bool ct_plan_ordered(const struct ct_plan *plan, const struct ct_plan_list *list,
+                     const struct ct_program_op *a, const struct ct_program_op *b)
+{
+    if (ct_plan_calls_group(a) && ct_plan_calls_group(b) &&
+        ct_mesh_shared(&plan->mesh, a->axis, b->axis))
+        return true;
+    return ct_plan_conflict(list, a, b);
+}

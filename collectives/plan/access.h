@@ -36,4 +36,19 @@ struct ct_range ct_plan_range(const struct ct_plan_list *list, int value);
 bool ct_plan_conflict(const struct ct_plan_list *list, const struct ct_program_op *a,
                       const struct ct_program_op *b);
 
+/* Return whether an op is a call of the group of its axis: all members make such calls in the same
+ * order. */
+bool ct_plan_calls_group(const struct ct_program_op *op);
+
+/* Return whether the order of two ops of a placed list matters: because of their bytes, or because
+ * they are calls of one group. */
+bool ct_plan_ordered(const struct ct_plan *plan, const struct ct_plan_list *list,
+                     const struct ct_program_op *a, const struct ct_program_op *b);
+
+/* Return whether an op is of model parallelism, between slices or stages, and communicates. */
+static inline bool ct_plan_is_model_comm(const struct ct_program_op *op)
+{
+    return (op->axis == CT_AXIS_TENSOR || op->axis == CT_AXIS_STAGE) && ct_plan_calls_group(op);
+}
+
 #endif

@@ -23,7 +23,8 @@ Test(queues, a_reduction_waits_for_its_last_writer_only)
     for (int k = 0; k <= plan.bucket_count; k++) {
         int reduce = find_op(&plan, CT_OP_ALL_REDUCE, k);
         cr_assert_eq(plan.step.slot[reduce].queue, CT_QUEUE_COMM);
-        cr_assert_eq(plan.step.slot[reduce].wait, position(&plan, reduce - 1, CT_QUEUE_COMPUTE));
+        cr_assert_eq(plan.step.slot[reduce].wait[CT_QUEUE_COMPUTE],
+                     position(&plan, reduce - 1, CT_QUEUE_COMPUTE));
     }
     ct_plan_deinit(&plan);
 }
@@ -38,7 +39,7 @@ Test(queues, backward_waits_for_no_reduction_and_the_update_for_all)
     for (int i = 0; i < plan.step.program.op_count; i++) {
         if (plan.step.slot[i].queue != CT_QUEUE_COMPUTE)
             continue;
-        cr_assert_eq(plan.step.slot[i].wait, i == sumsq ? plan.bucket_count + 1 : 0);
+        cr_assert_eq(plan.step.slot[i].wait[CT_QUEUE_COMM], i == sumsq ? plan.bucket_count + 1 : 0);
     }
     ct_plan_deinit(&plan);
 }
@@ -51,7 +52,8 @@ static void expect_one_queue(const struct ct_plan_options *options)
     cr_assert_neq(find_op(&plan, CT_OP_ALL_REDUCE, 0), -1);
     for (int i = 0; i < plan.step.program.op_count; i++) {
         cr_assert_eq(plan.step.slot[i].queue, CT_QUEUE_COMPUTE);
-        cr_assert_eq(plan.step.slot[i].wait, 0);
+        for (int other = 0; other < CT_QUEUE_COUNT; other++)
+            cr_assert_eq(plan.step.slot[i].wait[other], 0);
     }
     ct_plan_deinit(&plan);
 }
