@@ -16,15 +16,14 @@
 
 #include "base/assert.h"
 
-/* Whether something is computed between op `i` and the next op, in direction `step`, whose order
- * with it matters. */
-static bool computes_between(const struct ct_plan *plan, const struct ct_plan_list *list, int i,
-                             int step)
+/* Whether something is computed between op `i` and the next op, in direction `step`, that touches
+ * the same bytes. */
+static bool computes_between(const struct ct_plan_list *list, int i, int step)
 {
     const struct ct_program *program = &list->program;
 
     for (int j = i + step; j >= 0 && j < program->op_count; j += step) {
-        if (ct_plan_ordered(plan, list, &program->ops[i], &program->ops[j]))
+        if (ct_plan_conflict(list, &program->ops[i], &program->ops[j]))
             return false;
         if (!ct_op_is_comm(program->ops[j].kind))
             return true;
@@ -39,9 +38,8 @@ static enum ct_queue queue_of(const struct ct_plan *plan, const struct ct_plan_l
     if (!plan->options.overlap || !ct_op_is_comm(op->kind))
         return CT_QUEUE_COMPUTE;
     if (ct_plan_is_model_comm(op))
-        return computes_between(plan, list, i, -1) || computes_between(plan, list, i, 1)
-                   ? CT_QUEUE_MODEL
-                   : CT_QUEUE_COMPUTE;
+        return computes_between(list, i, -1) || computes_between(list, i, 1) ? CT_QUEUE_MODEL
+                                                                             : CT_QUEUE_COMPUTE;
     bool inside = op->axis == CT_AXIS_TENSOR || op->axis == CT_AXIS_STAGE; /* a copy of one's own */
     return plan->bucket_count > 1 && !inside ? CT_QUEUE_COMM : CT_QUEUE_COMPUTE;
 }
