@@ -94,13 +94,28 @@ static int next_message(const struct ct_program *program, int i, int step)
     return CT_NONE;
 }
 
+/* The next reduce-scatter of gradients behind op `i`, which is one; op `i` when there is none. */
+static int next_scatter(const struct ct_program *program, int i)
+{
+    for (int j = i + 1; j < program->op_count; j++)
+        if (program->ops[j].kind == CT_OP_REDUCE_SCATTER && program->ops[j].axis == CT_AXIS_SHARD)
+            return j;
+    return i;
+}
+
 struct ct_plan_flight ct_plan_flight(const struct ct_plan *plan, const struct ct_program *program,
                                      int i)
 {
     const struct ct_program_op *op = &program->ops[i];
     struct ct_plan_flight flight = {i, i};
 
-    if (!plan->options.overlap || !ct_plan_is_model_comm(op))
+    if (!plan->options.overlap || !ct_plan_calls_group(op))
+        return flight;
+    if (op->kind == CT_OP_REDUCE_SCATTER && op->axis == CT_AXIS_SHARD) {
+        flight.last = next_scatter(program, i);
+        return flight;
+    }
+    if (!ct_plan_is_model_comm(op))
         return flight;
     if (op->kind == CT_OP_EXCHANGE) {
         int before = next_message(program, i, -1), behind = next_message(program, i, 1);

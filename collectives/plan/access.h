@@ -56,8 +56,9 @@ struct ct_plan_flight {
     int first, last;
 };
 
-/* Return the flight of op `i` of a list that need not be placed: more than the op itself for calls
- * between slices and stages, when the plan overlaps. */
+/* Return the flight of op `i` of a list that need not be placed. It is more than the op itself, when
+ * the plan overlaps, for calls between slices, up to what depends on them; for messages, a run of the
+ * stage before and behind; for a unit's gradients, until those of the next one are scattered. */
 struct ct_plan_flight ct_plan_flight(const struct ct_plan *plan, const struct ct_program *program,
                                      int i);
 

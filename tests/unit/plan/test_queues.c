@@ -231,3 +231,31 @@ Test(queues, a_stage_computes_on_while_what_it_has_made_is_sent)
     cr_assert_eq(sends, options.accumulation);
     ct_plan_deinit(&plan);
 }
+
+/* ---- of sharded layers ----------------------------------------------------------------------- */
+
+/* The next unit's gradients do not take the place of those that are still on their way. */
+Test(queues, gradients_are_scattered_beside_the_backward_pass_of_the_next_unit)
+{
+    struct ct_plan_options options = plan_options;
+    struct ct_plan plan;
+    int scatters = 0, queued = 0, last = 0;
+
+    options.shard = CT_PLAN_SHARD_FULL;
+    options.prefetch = 1;
+    options.accumulation = 1;
+    gpt_init(&plan, &options);
+    for (int i = 0; i < plan.step.program.op_count; i++) {
+        const struct ct_program_op *op = &plan.step.program.ops[i];
+        const struct ct_plan_slot *slot = &plan.step.slot[i];
+        queued += slot->queue == CT_QUEUE_COMM;
+        if (op->kind == CT_OP_REDUCE_SCATTER) {
+            scatters++;
+            last = queued;
+        } else if (slot->queue == CT_QUEUE_COMPUTE && op->stage == CT_STAGE_BACKWARD) {
+            cr_assert(last == 0 || slot->wait[CT_QUEUE_COMM] < last, "op %d", i);
+        }
+    }
+    cr_assert_gt(scatters, 4);
+    ct_plan_deinit(&plan);
+}
