@@ -128,6 +128,17 @@ static int share_arena(struct ct_exec *exec, struct ct_error *err)
     return code;
 }
 
+/* A queue of the device for each communication thread of a list. */
+static int make_queues(struct ct_exec *exec, const struct ct_plan_list *list, struct ct_error *err)
+{
+    int code = 0;
+
+    for (int queue = 0; queue < CT_QUEUE_COUNT && code == 0; queue++)
+        if (exec->queues[queue] == NULL && ct_runner_needs_thread(list, (enum ct_queue)queue))
+            code = ct_device_beside(exec->device, &exec->queues[queue], err);
+    return code;
+}
+
 static int start(struct ct_exec *exec, struct ct_error *err)
 {
     struct {
@@ -144,15 +155,15 @@ static int start(struct ct_exec *exec, struct ct_error *err)
         code = share_arena(exec, err);
     if (code == 0)
         code = ct_exec_map_host(exec, err);
-    for (size_t i = 0; i < CT_COUNT(lists) && code == 0 && exec->beside == NULL; i++)
-        if (ct_runner_needs_thread(lists[i].list))
-            code = ct_device_beside(exec->device, &exec->beside, err);
+    for (size_t i = 0; i < CT_COUNT(lists) && code == 0; i++)
+        code = make_queues(exec, lists[i].list, err);
     for (size_t i = 0; i < CT_COUNT(lists) && code == 0; i++) {
         *lists[i].runner = (struct ct_runner){.plan = exec->plan,
                                               .list = lists[i].list,
                                               .options = &exec->options,
-                                              .device = {exec->device, exec->beside},
                                               .groups = exec->groups};
+        memcpy(lists[i].runner->device, exec->queues, sizeof exec->queues);
+        lists[i].runner->device[CT_QUEUE_COMPUTE] = exec->device;
         code = ct_runner_init(lists[i].runner, exec->arena, exec->host, err);
     }
     return code == 0 ? ct_runner_run(&exec->init, err) : code;
@@ -212,7 +223,8 @@ void ct_exec_free(struct ct_exec *exec)
     ct_runner_deinit(&exec->init);
     ct_runner_deinit(&exec->step);
     ct_runner_deinit(&exec->eval);
-    ct_device_free(exec->beside);
+    for (int queue = 0; queue < CT_QUEUE_COUNT; queue++)
+        ct_device_free(exec->queues[queue]);
     leave_axes(exec);
     ct_exec_unmap_host(exec);
     if (exec->symmetric)

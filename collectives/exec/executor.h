@@ -9,7 +9,8 @@ enum { CT_EXEC_CHUNK_BYTES = 1 << 16 };
 struct ct_exec {
     const struct ct_plan *plan;
     struct ct_device *device;
-    struct ct_device *beside; /* the communication thread's queue; NULL when there is none */
+    struct ct_device *queues[CT_QUEUE_COUNT]; /* of the communication threads; NULL where there is
+                                                 none */
     struct ct_exec_options options;
     struct ct_group *groups[CT_AXIS_COUNT]; /* of the ops; WORLD is the caller's, as is SHARD
                                                without copies */

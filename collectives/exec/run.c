@@ -134,6 +134,13 @@ static int run_op(struct ct_runner *r, int i, struct ct_error *err)
 
 /* ---- queues --------------------------------------------------------------------------------- */
 
+/* Under the mutex. */
+static void wake_all(struct ct_runner *r)
+{
+    for (int queue = 0; queue < CT_QUEUE_COUNT; queue++)
+        pthread_cond_signal(&r->changed[queue]);
+}
+
 static void note_failure(struct ct_runner *r, int code, int op, const struct ct_error *failure)
 {
     pthread_mutex_lock(&r->mutex);
@@ -142,53 +149,76 @@ static void note_failure(struct ct_runner *r, int code, int op, const struct ct_
         r->failed_op = op;
         r->failure = *failure;
     }
-    pthread_cond_broadcast(&r->changed);
+    wake_all(r);
     pthread_mutex_unlock(&r->mutex);
 }
 
-/* Sleep until `wait` ops of the other queue were run. The code of a failure on either queue. */
-static int wait_for(struct ct_runner *r, int queue, int wait)
+static bool waits(const struct ct_plan_slot *slot)
 {
+    for (int other = 0; other < CT_QUEUE_COUNT; other++)
+        if (slot->wait[other] > 0)
+            return true;
+    return false;
+}
+
+static bool is_due(const struct ct_runner *r, const struct ct_plan_slot *slot)
+{
+    for (int other = 0; other < CT_QUEUE_COUNT; other++)
+        if (r->done[other] < slot->wait[other])
+            return false;
+    return true;
+}
+
+/* Sleep until op `i` is due. The code of a failure on any queue. */
+static int wait_for_others(struct ct_runner *r, int i)
+{
+    const struct ct_plan_slot *slot = &r->list->slot[i];
+
+    if (!waits(slot))
+        return 0;
     pthread_mutex_lock(&r->mutex);
-    while (r->code == 0 && r->done[queue] < wait)
-        pthread_cond_wait(&r->changed, &r->mutex);
+    while (r->code == 0 && !is_due(r, slot))
+        pthread_cond_wait(&r->changed[slot->queue], &r->mutex);
     int code = r->code;
     pthread_mutex_unlock(&r->mutex);
+    for (int other = 0; other < CT_QUEUE_COUNT && code == 0; other++)
+        if (slot->wait[other] > 0)
+            ct_device_await(r->device[slot->queue], r->signals[r->after[i].op[other]].mark);
     return code;
 }
 
-static void publish(struct ct_runner *r, int queue, int done)
+/* The queue's ops up to `i` are done, which others wait for. */
+static void publish(struct ct_runner *r, int i, int done)
 {
+    int queue = r->list->slot[i].queue;
+
+    ct_device_mark(r->device[queue], r->signals[i].mark);
     pthread_mutex_lock(&r->mutex);
     r->done[queue] = done;
-    pthread_cond_broadcast(&r->changed);
+    for (int other = 0; other < CT_QUEUE_COUNT; other++)
+        if ((r->signals[i].awaited & 1u << other) != 0)
+            pthread_cond_signal(&r->changed[other]);
     pthread_mutex_unlock(&r->mutex);
 }
 
 static void run_queue(struct ct_runner *r, int queue)
 {
-    struct ct_device *device = r->device[queue];
     int done = 0;
 
     for (int i = 0; i < r->list->program.op_count; i++) {
-        const struct ct_plan_slot *slot = &r->list->slot[i];
         struct ct_error failure = {0};
-        if (slot->queue != queue)
+        if (r->list->slot[i].queue != queue)
             continue;
-        if (slot->wait > 0 && wait_for(r, CT_QUEUE_COUNT - 1 - queue, slot->wait) != 0)
+        if (wait_for_others(r, i) != 0)
             return;
-        if (slot->wait > 0)
-            ct_device_await(device, r->signals[r->after[i]].mark);
         int code = run_op(r, i, &failure);
         if (code != 0) {
             note_failure(r, code, i, &failure);
             return;
         }
         done++;
-        if (r->signals[i].awaited) {
-            ct_device_mark(device, r->signals[i].mark);
-            publish(r, queue, done);
-        }
+        if (r->signals[i].awaited != 0)
+            publish(r, i, done);
     }
 }
 
@@ -221,19 +251,20 @@ static void run_compute(struct ct_runner *r)
 
 static void *comm_main(void *context)
 {
-    struct ct_runner *r = context;
+    struct ct_comm_thread *thread = context;
+    struct ct_runner *r = thread->runner;
 
     pthread_mutex_lock(&r->mutex);
     for (;;) {
-        while (!r->quit && r->ended == r->started)
-            pthread_cond_wait(&r->changed, &r->mutex);
+        while (!r->quit && thread->ended == r->started)
+            pthread_cond_wait(&r->changed[thread->queue], &r->mutex);
         if (r->quit)
             break;
         pthread_mutex_unlock(&r->mutex);
-        run_queue(r, CT_QUEUE_COMM);
+        run_queue(r, thread->queue);
         pthread_mutex_lock(&r->mutex);
-        r->ended++;
-        pthread_cond_broadcast(&r->changed);
+        thread->ended++;
+        pthread_cond_signal(&r->changed[CT_QUEUE_COMPUTE]);
     }
     pthread_mutex_unlock(&r->mutex);
     return NULL;
@@ -283,7 +314,7 @@ static int finish_queues(struct ct_runner *r, int code, struct ct_error *err)
     bool unexplained = code == CT_EDEVICE && r->failure.code == 0;
 
     for (int queue = 0; queue < CT_QUEUE_COUNT; queue++) {
-        bool used = queue == CT_QUEUE_COMPUTE || r->threaded;
+        bool used = queue == CT_QUEUE_COMPUTE || r->threads[queue].started;
         struct ct_error own = {0};
         int failed = used ? ct_device_finish(r->device[queue], &own) : 0;
 
@@ -299,6 +330,15 @@ static int finish_queues(struct ct_runner *r, int code, struct ct_error *err)
     return code;
 }
 
+/* Under the mutex. */
+static bool all_ended(const struct ct_runner *r)
+{
+    for (int queue = 0; queue < CT_QUEUE_COUNT; queue++)
+        if (r->threads[queue].started && r->threads[queue].ended != r->started)
+            return false;
+    return true;
+}
+
 int ct_runner_run(struct ct_runner *r, struct ct_error *err)
 {
     pthread_mutex_lock(&r->mutex);
@@ -308,16 +348,14 @@ int ct_runner_run(struct ct_runner *r, struct ct_error *err)
     if (r->tracing)
         memset(r->trace, 0, (size_t)r->list->program.op_count * sizeof *r->trace);
     r->started++;
-    pthread_cond_broadcast(&r->changed);
+    wake_all(r);
     pthread_mutex_unlock(&r->mutex);
 
     run_compute(r);
 
     pthread_mutex_lock(&r->mutex);
-    if (!r->threaded)
-        r->ended = r->started;
-    while (r->ended != r->started)
-        pthread_cond_wait(&r->changed, &r->mutex);
+    while (!all_ended(r))
+        pthread_cond_wait(&r->changed[CT_QUEUE_COMPUTE], &r->mutex);
     pthread_mutex_unlock(&r->mutex);
     return finish_queues(r, describe(r, err), err);
 }
@@ -363,16 +401,29 @@ static int bind_op(struct ct_runner *r, const struct memory *memory, int i, stru
     return code;
 }
 
-bool ct_runner_needs_thread(const struct ct_plan_list *list)
+bool ct_runner_needs_thread(const struct ct_plan_list *list, enum ct_queue queue)
 {
-    for (int i = 0; i < list->program.op_count; i++)
-        if (list->slot[i].queue == CT_QUEUE_COMM)
+    for (int i = 0; i < list->program.op_count && queue != CT_QUEUE_COMPUTE; i++)
+        if (list->slot[i].queue == queue)
             return true;
     return false;
 }
 
-/* The ops that somebody waits for, and who for which: a wait of n is for the n-th of the other
- * queue. */
+/* Op `i` waits for op `after` of another queue. */
+static int await(struct ct_runner *r, int i, int after, struct ct_error *err)
+{
+    const struct ct_plan_slot *slot = r->list->slot;
+    struct ct_signal *signal = &r->signals[after];
+    int code = 0;
+
+    r->after[i].op[slot[after].queue] = after;
+    if (signal->awaited == 0)
+        code = ct_device_mark_new(r->device[slot[after].queue], &signal->mark, err);
+    signal->awaited |= 1u << slot[i].queue;
+    return code;
+}
+
+/* The ops that somebody waits for, and who for which: a wait of n is for the n-th of that queue. */
 static int find_signals(struct ct_runner *r, struct ct_error *err)
 {
     int count = r->list->program.op_count, position[CT_QUEUE_COUNT] = {0}, code = 0;
@@ -381,15 +432,11 @@ static int find_signals(struct ct_runner *r, struct ct_error *err)
     if (nth == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a list of %d ops", count);
     for (int i = 0; i < count && code == 0; i++) {
-        int queue = r->list->slot[i].queue, other = CT_QUEUE_COUNT - 1 - queue;
-        int wait = r->list->slot[i].wait;
-        nth[queue * count + position[queue]++] = i;
-        if (wait == 0)
-            continue;
-        int after = r->after[i] = nth[other * count + wait - 1];
-        if (!r->signals[after].awaited)
-            code = ct_device_mark_new(r->device[other], &r->signals[after].mark, err);
-        r->signals[after].awaited = true;
+        const struct ct_plan_slot *slot = &r->list->slot[i];
+        nth[slot->queue * count + position[slot->queue]++] = i;
+        for (int other = 0; other < CT_QUEUE_COUNT && code == 0; other++)
+            if (slot->wait[other] > 0)
+                code = await(r, i, nth[other * count + slot->wait[other] - 1], err);
     }
     free(nth);
     return code;
@@ -412,17 +459,19 @@ static bool has_push(const struct ct_plan_list *list)
 }
 
 /* The thread takes no signals: those are for the program's own threads. */
-static int start_thread(struct ct_runner *r, struct ct_error *err)
+static int start_thread(struct ct_runner *r, int queue, struct ct_error *err)
 {
+    struct ct_comm_thread *thread = &r->threads[queue];
     sigset_t all, old;
 
+    *thread = (struct ct_comm_thread){.runner = r, .queue = queue};
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    int rc = pthread_create(&r->thread, NULL, comm_main, r);
+    int rc = pthread_create(&thread->thread, NULL, comm_main, thread);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (rc != 0)
-        return ct_error_set(err, CT_EOS, "cannot start the communication thread: %s", strerror(rc));
-    r->threaded = true;
+        return ct_error_set(err, CT_EOS, "cannot start a communication thread: %s", strerror(rc));
+    thread->started = true;
     return 0;
 }
 
@@ -433,7 +482,8 @@ int ct_runner_init(struct ct_runner *r, void *arena, void *host, struct ct_error
     int code = 0;
 
     pthread_mutex_init(&r->mutex, NULL);
-    pthread_cond_init(&r->changed, NULL);
+    for (int queue = 0; queue < CT_QUEUE_COUNT; queue++)
+        pthread_cond_init(&r->changed[queue], NULL);
     r->args = calloc(count, sizeof *r->args);
     r->signals = calloc(count, sizeof *r->signals);
     r->after = calloc(count, sizeof *r->after);
@@ -450,23 +500,30 @@ int ct_runner_init(struct ct_runner *r, void *arena, void *host, struct ct_error
         code = bind_op(r, &memory, (int)i, err);
     if (code == 0)
         code = find_signals(r, err);
-    if (code == 0 && ct_runner_needs_thread(r->list))
-        code = start_thread(r, err);
+    for (int queue = 0; queue < CT_QUEUE_COUNT && code == 0; queue++)
+        if (ct_runner_needs_thread(r->list, (enum ct_queue)queue))
+            code = start_thread(r, queue, err);
     return code;
+}
+
+static void stop_threads(struct ct_runner *r)
+{
+    pthread_mutex_lock(&r->mutex);
+    r->quit = true;
+    wake_all(r);
+    pthread_mutex_unlock(&r->mutex);
+    for (int queue = 0; queue < CT_QUEUE_COUNT; queue++)
+        if (r->threads[queue].started)
+            pthread_join(r->threads[queue].thread, NULL);
 }
 
 void ct_runner_deinit(struct ct_runner *r)
 {
     if (r->list == NULL)
         return;
-    if (r->threaded) {
-        pthread_mutex_lock(&r->mutex);
-        r->quit = true;
-        pthread_cond_broadcast(&r->changed);
-        pthread_mutex_unlock(&r->mutex);
-        pthread_join(r->thread, NULL);
-    }
-    pthread_cond_destroy(&r->changed);
+    stop_threads(r);
+    for (int queue = 0; queue < CT_QUEUE_COUNT; queue++)
+        pthread_cond_destroy(&r->changed[queue]);
     pthread_mutex_destroy(&r->mutex);
     for (int i = 0; r->signals != NULL && i < r->list->program.op_count; i++)
         ct_device_mark_free(r->device[CT_QUEUE_COMPUTE], r->signals[i].mark);

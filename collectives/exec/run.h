@@ -1,12 +1,12 @@
 /* Running one list on its queues. Inside of collectives/exec only.
  *
- *     ct_runner_init            starts the communication thread when the list needs one
- *     ct_runner_run             runs the list once: the compute queue here, the other one there
+ *     ct_runner_init            starts a thread for each communication queue that the list has
+ *     ct_runner_run             runs the list once: the compute queue here, the others there
  *     ct_runner_deinit
  *
  * Counters order the queues: `done[q]` is the number of completed ops of queue q; a waiting op
- * sleeps until the other queue's counter is high enough or a failure was noted. Where the device
- * runs ops asynchronously, marks order its queues in the same way. ct_runner_run returns when both
+ * sleeps until the other queues' counters are high enough or a failure was noted. Where the device
+ * runs ops asynchronously, marks order its queues in the same way. ct_runner_run returns when all
  * queues are idle, also after a failure.
  *
  * A list without communication is recorded on its second run, if the device can, and replayed from
@@ -19,10 +19,25 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* Whether an op of the other queue waits for this one; the device waits by the mark. */
+/* Whether ops of other queues wait for this one, as a bit for each queue; the device waits by the
+ * mark. */
 struct ct_signal {
-    bool awaited;
+    unsigned awaited;
     struct ct_mark *mark;
+};
+
+/* For an op: the op of each other queue that it waits for, where its slot has a wait. */
+struct ct_awaited {
+    int op[CT_QUEUE_COUNT];
+};
+
+/* The thread of a communication queue. */
+struct ct_comm_thread {
+    struct ct_runner *runner;
+    int queue;
+    pthread_t thread;
+    bool started;
+    uint64_t ended; /* runs that it has completed; under the mutex */
 };
 
 struct ct_runner {
@@ -34,29 +49,27 @@ struct ct_runner {
 
     struct ct_kernel_args *args; /* of each op, bound to memory */
     struct ct_signal *signals;   /* of each op */
-    int *after;                  /* of each op: the one of the other queue that it waits for */
+    struct ct_awaited *after;    /* of each op */
     bool records;                /* the list may be recorded */
     struct ct_recording *recording;
     struct ct_exec_event *trace; /* of each op, or NULL */
     bool tracing;                /* the trace is written */
     atomic_uint_least64_t events;
 
-    pthread_t thread;
-    bool threaded; /* the communication thread exists; the fields below are initialised */
+    struct ct_comm_thread threads[CT_QUEUE_COUNT];
     pthread_mutex_t mutex;
-    pthread_cond_t changed;
+    pthread_cond_t changed[CT_QUEUE_COUNT]; /* where the thread of a queue sleeps */
     /* Under the mutex: */
     int done[CT_QUEUE_COUNT];
     int code;                /* the first failure of this run */
     int failed_op;           /* its op */
     struct ct_error failure; /* the device's sentence */
     uint64_t started;        /* runs requested */
-    uint64_t ended;          /* runs that the communication thread has completed */
     bool quit;
 };
 
-/* Return whether a list has ops for the communication thread. */
-bool ct_runner_needs_thread(const struct ct_plan_list *list);
+/* Return whether a list has ops for a queue that needs a thread. */
+bool ct_runner_needs_thread(const struct ct_plan_list *list, enum ct_queue queue);
 
 /* Bind `list` to `arena`, and values in host memory to `host`. `runner` is zero but for plan, list,
  * options, device and groups, and must not move. 0, CT_EUNSUPPORTED when the device lacks an op,

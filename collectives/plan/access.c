@@ -40,3 +40,91 @@ bool ct_plan_conflict(const struct ct_plan_list *list, const struct ct_program_o
 {
     return writes_into(list, a, b) || writes_into(list, b, a);
 }
+
+bool ct_plan_calls_group(const struct ct_program_op *op)
+{
+    return ct_op_is_comm(op->kind) && op->kind != CT_OP_PUSH && op->kind != CT_OP_RANK_COPY;
+}
+
+bool ct_plan_ordered(const struct ct_plan *plan, const struct ct_plan_list *list,
+                     const struct ct_program_op *a, const struct ct_program_op *b)
+{
+    if (ct_plan_calls_group(a) && ct_plan_calls_group(b) &&
+        ct_mesh_shared(&plan->mesh, a->axis, b->axis))
+        return true;
+    return ct_plan_conflict(list, a, b);
+}
+
+/* ---- lists that are not placed -------------------------------------------------------------- */
+
+static bool writes_operand(const struct ct_program *program, const struct ct_program_op *op,
+                           const struct ct_program_op *other)
+{
+    for (int k = 0; k < CT_OP_MAX_OUT; k++) {
+        if (op->out[k] == CT_NONE)
+            continue;
+        const struct ct_value *written = &program->values[op->out[k]];
+        for (int i = 0; i < CT_OP_MAX_IN + CT_OP_MAX_OUT; i++) {
+            int at = i < CT_OP_MAX_IN ? other->in[i] : other->out[i - CT_OP_MAX_IN];
+            if (at != CT_NONE && program->values[at].root == written->root &&
+                ct_range_overlap(ct_plan_in_root(&program->values[at]), ct_plan_in_root(written)))
+                return true;
+        }
+    }
+    return false;
+}
+
+bool ct_plan_depend(const struct ct_program *program, const struct ct_program_op *a,
+                    const struct ct_program_op *b)
+{
+    return writes_operand(program, a, b) || writes_operand(program, b, a);
+}
+
+/* From op `i` in direction `step`: the next message behind something that is computed, or CT_NONE.
+ */
+static int next_message(const struct ct_program *program, int i, int step)
+{
+    bool computes = false;
+
+    for (int j = i + step; j >= 0 && j < program->op_count; j += step) {
+        if (program->ops[j].kind == CT_OP_EXCHANGE && computes)
+            return j;
+        computes = computes || !ct_op_is_comm(program->ops[j].kind);
+    }
+    return CT_NONE;
+}
+
+/* The next reduce-scatter of gradients behind op `i`, which is one; op `i` when there is none. */
+static int next_scatter(const struct ct_program *program, int i)
+{
+    for (int j = i + 1; j < program->op_count; j++)
+        if (program->ops[j].kind == CT_OP_REDUCE_SCATTER && program->ops[j].axis == CT_AXIS_SHARD)
+            return j;
+    return i;
+}
+
+struct ct_plan_flight ct_plan_flight(const struct ct_plan *plan, const struct ct_program *program,
+                                     int i)
+{
+    const struct ct_program_op *op = &program->ops[i];
+    struct ct_plan_flight flight = {i, i};
+
+    if (!plan->options.overlap || !ct_plan_calls_group(op))
+        return flight;
+    if (op->kind == CT_OP_REDUCE_SCATTER && op->axis == CT_AXIS_SHARD) {
+        flight.last = next_scatter(program, i);
+        return flight;
+    }
+    if (!ct_plan_is_model_comm(op))
+        return flight;
+    if (op->kind == CT_OP_EXCHANGE) {
+        int before = next_message(program, i, -1), behind = next_message(program, i, 1);
+        flight.first = before == CT_NONE ? i : before;
+        flight.last = behind == CT_NONE ? program->op_count - 1 : behind;
+        return flight;
+    }
+    while (flight.last + 1 < program->op_count &&
+           !writes_operand(program, op, &program->ops[flight.last + 1]))
+        flight.last++;
+    return flight;
+}

@@ -97,6 +97,19 @@ static void join_in_place(const struct gauge *g)
     }
 }
 
+/* What is communicated lives beside the ops that are computed meanwhile. */
+static void extend_flights(const struct gauge *g, const struct ct_plan *plan)
+{
+    for (int i = 0; i < g->program->op_count; i++) {
+        const struct ct_program_op *op = &g->program->ops[i];
+        struct ct_plan_flight flight = ct_plan_flight(plan, g->program, i);
+        for (int k = 0; k < CT_OP_MAX_IN; k++)
+            touch(g, flight.last > i ? op->in[k] : CT_NONE, flight.last);
+        for (int k = 0; k < CT_OP_MAX_OUT; k++)
+            touch(g, flight.first < i ? op->out[k] : CT_NONE, flight.first);
+    }
+}
+
 /* Whether `op` adds what it reads to gradients, or scatters it to them. */
 static bool feeds_gradients(const struct gauge *g, const struct ct_program_op *op)
 {
@@ -193,6 +206,7 @@ static int measure_memory(const struct ct_plan *plan, struct ct_measure *ret)
         find_lives(&g);
         join_in_place(&g);
         find_kinds(&g);
+        extend_flights(&g, plan);
         find_peak(&g, ret->memory);
     }
     free(g.lives);

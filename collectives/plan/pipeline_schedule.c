@@ -7,8 +7,10 @@
 
 #include <stdlib.h>
 
-/* On the timeline. */
-enum { FORWARD_TIME = 1, BACKWARD_TIME = 2 };
+/* On the timeline. A message beside the tasks takes as long as a forward pass: then exchanges are
+ * in an order in which none has to wait for what comes later, however much less they really take.
+ */
+enum { FORWARD_TIME = 1, BACKWARD_TIME = 2, MESSAGE_TIME = 1 };
 
 /* Tasks of all stages together: above this it is not a schedule but a mistake. */
 enum { MAX_TASKS = 1 << 24 };
@@ -64,6 +66,8 @@ static int warm_up(const struct ct_pipe *pipe, int stage)
         return passes;
     if (pipe->order == CT_PLAN_1F1B)
         return CT_MIN(behind, passes);
+    if (pipe->order == CT_PLAN_EAGER)
+        return CT_MIN(2 * behind, passes);
     return CT_MIN(2 * behind + (pipe->chunks - 1) * pipe->stages, passes);
 }
 
@@ -132,7 +136,9 @@ static int earliest(const struct timeline *t, struct ct_pipe_task task, int free
 
     if (!neighbour(t->pipe, task, -1, &before))
         return free_at; /* the last part's own forward pass is earlier in its stage's order */
-    return start_of(t, before) < 0 ? -1 : CT_MAX(free_at, end_of(t, before));
+    if (start_of(t, before) < 0)
+        return -1;
+    return CT_MAX(free_at, end_of(t, before) + (t->pipe->beside ? MESSAGE_TIME : 0));
 }
 
 /* `at` and `free_at`: room for a number a stage, zero. */
@@ -174,7 +180,15 @@ static int by_moment(const void *left, const void *right)
 
     if (a->moment != b->moment)
         return a->moment < b->moment ? -1 : 1;
-    return (int)a->receives - (int)b->receives;
+    if (a->receives != b->receives)
+        return (int)a->receives - (int)b->receives;
+    return a->message.peer - b->message.peer; /* one a moment and neighbour */
+}
+
+/* When the output of `from` passes to the stage of `to`. */
+static int moment_of(const struct timeline *t, struct ct_pipe_task from, struct ct_pipe_task to)
+{
+    return t->pipe->beside ? end_of(t, from) : start_of(t, to);
 }
 
 static int find_events(const struct timeline *t, int stage, struct event *events)
@@ -184,10 +198,11 @@ static int find_events(const struct timeline *t, int stage, struct event *events
     for (int k = 0; k < 2 * passes_of(t->pipe); k++) {
         struct ct_pipe_task task = task_at(t->pipe, stage, k), other;
         if (neighbour(t->pipe, task, -1, &other))
-            events[count++] = (struct event){start_of(t, task), true, {other, other.part % stages}};
+            events[count++] =
+                (struct event){moment_of(t, other, task), true, {other, other.part % stages}};
         if (neighbour(t->pipe, task, 1, &other))
             events[count++] =
-                (struct event){start_of(t, other), false, {task, other.part % stages}};
+                (struct event){moment_of(t, task, other), false, {task, other.part % stages}};
     }
     qsort(events, (size_t)count, sizeof *events, by_moment);
     return count;
@@ -200,14 +215,10 @@ static int exchange(const struct event *events, int count, struct ct_pipe_turn *
 
     *turn = (struct ct_pipe_turn){.runs = false};
     for (; taken < count && events[taken].moment == events[0].moment; taken++) {
-        CT_ASSERT(!turn->receives && turn->send_count <= CT_PIPE_MAX_SENDS);
-        if (events[taken].receives) {
-            turn->receives = true;
-            turn->receive = events[taken].message;
-        } else {
-            CT_ASSERT(turn->send_count < CT_PIPE_MAX_SENDS);
-            turn->send[turn->send_count++] = events[taken].message;
-        }
+        bool receives = events[taken].receives;
+        int *number = receives ? &turn->receive_count : &turn->send_count;
+        CT_ASSERT(*number < CT_PIPE_MAX_MESSAGES);
+        (receives ? turn->receive : turn->send)[(*number)++] = events[taken].message;
     }
     return taken;
 }

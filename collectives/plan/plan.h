@@ -155,7 +155,8 @@ struct ct_plan_options {
     int64_t eval_rows;        /* rows of one evaluation call; 0 takes micro_rows */
     size_t bucket_bytes;
     size_t first_bucket_bytes;
-    bool overlap; /* reduce during the backward pass (several buckets); false: between its ops */
+    bool overlap; /* ranks communicate while they compute what does not depend on it; false: between
+                     the ops */
     enum ct_plan_reduce reduce;
     enum ct_dtype compute; /* of the model's products and activations: CT_F32 (also for a model of
                               F64: its own type), CT_BF16 or CT_F16; parameters, their gradients and
@@ -171,13 +172,15 @@ struct ct_plan_options {
     struct ct_optim_spec optim;
 };
 
-enum ct_queue { CT_QUEUE_COMPUTE, CT_QUEUE_COMM, CT_QUEUE_COUNT };
+/* COMM has the collectives on parameters and gradients; MODEL those of model parallelism: of tensor
+ * slices, and messages between stages. */
+enum ct_queue { CT_QUEUE_COMPUTE, CT_QUEUE_COMM, CT_QUEUE_MODEL, CT_QUEUE_COUNT };
 
-/* Where and when an op runs. An op starts when the ops before it on `queue` and `wait` ops of the
- * other queue are done (0: no wait). */
+/* Where and when an op runs. An op starts when the ops before it on `queue` and, of each other
+ * queue, its first `wait` ops are done (0: no wait). */
 struct ct_plan_slot {
     uint8_t queue;
-    int32_t wait;
+    int32_t wait[CT_QUEUE_COUNT];
 };
 
 /* The values that the host writes before a list and reads after it; CT_NONE: none. */
@@ -315,7 +318,8 @@ void ct_plan_deinit(struct ct_plan *plan);
 /* Verify a list, however it was built. 0, or CT_EBUG with a sentence that names the two ops and the
  * value. Proves that
  *   - queues only wait for what was queued before, so nothing deadlocks;
- *   - two ops that touch the same bytes, one of them writing, are ordered by the queues;
+ *   - two ops that touch the same bytes, one of them writing, are ordered by the queues, and so are
+ *     two that communicate in one group;
  *   - every read finds the bytes of its own value, all of them written, none overwritten since;
  *   - with world > 1 every gradient is reduced exactly once, after its last writer, and the update
  *     reads reduced bytes only; what slices have each a part of they add up once, before that;

@@ -19,6 +19,9 @@ static const char *const reduce_names[] = {
     [CT_PLAN_INVARIANT] = "invariant",
 };
 
+static const char *const queue_names[] = {
+    [CT_QUEUE_COMPUTE] = "compute", [CT_QUEUE_COMM] = "comm", [CT_QUEUE_MODEL] = "model"};
+
 static void print_buckets(const struct ct_plan *plan, struct ct_buf *buf)
 {
     char text[CT_SCALE_SIZE];
@@ -41,12 +44,14 @@ static void print_ops(const struct ct_plan *plan, struct ct_buf *buf)
     for (int i = 0; i < program->op_count; i++) {
         const struct ct_program_op *op = &program->ops[i];
         const struct ct_plan_slot *slot = &list->slot[i];
+        int at = op->out[0] != CT_NONE ? op->out[0] : op->in[0];
         ct_buf_printf(buf, "%5d %-8s m%-3d %-7s ", i, ct_stage_name(op->stage), op->micro,
-                      slot->queue == CT_QUEUE_COMM ? "comm" : "compute");
-        if (slot->wait > 0)
-            ct_buf_printf(buf, "wait(%d) ", slot->wait);
+                      queue_names[slot->queue]);
+        for (int other = 0; other < CT_QUEUE_COUNT; other++)
+            if (slot->wait[other] > 0)
+                ct_buf_printf(buf, "wait(%s %d) ", queue_names[other], slot->wait[other]);
         ct_program_print_op(program, i, buf);
-        ct_buf_printf(buf, " @%zu\n", ct_plan_offset(list, op->out[0]));
+        ct_buf_printf(buf, " @%zu\n", ct_plan_offset(list, at));
     }
 }
 

@@ -498,34 +498,52 @@ static int check_op(struct verifier *v, int op)
 
 /* ---- queues and the end --------------------------------------------------------------------- */
 
-static int check_queues(const struct verifier *v)
+/* The ops of each queue so far, and how many of the others the ops of each wait for. */
+struct queued {
+    int count[CT_QUEUE_COUNT];
+    int known[CT_QUEUE_COUNT][CT_QUEUE_COUNT];
+};
+
+/* Op `i` waits for all ops of queue `other` before it whose order with it matters. */
+static int check_wait(const struct verifier *v, int i, int other, struct queued *queued)
 {
     const struct ct_plan_slot *slot = v->list->slot;
     const struct ct_program_op *ops = v->list->program.ops;
-    int queued[CT_QUEUE_COUNT] = {0}, known[CT_QUEUE_COUNT] = {0};
+    int wait = slot[i].wait[other], *known = &queued->known[slot[i].queue][other];
 
-    for (int i = 0; i < v->list->program.op_count; i++) {
-        int queue = slot[i].queue, other = CT_QUEUE_COUNT - 1 - queue;
-        if (slot[i].wait > queued[other])
-            return ct_error_set(v->err, CT_EBUG,
-                                "op %d (%s) waits for %d ops of the other queue, which has %d by "
-                                "then: a deadlock",
-                                i, op_name(v, i), slot[i].wait, queued[other]);
-        known[queue] = CT_MAX(known[queue], slot[i].wait);
-        int position = queued[other];
-        for (int j = i - 1; j >= 0 && position > known[queue]; j--) {
-            if (slot[j].queue == queue)
-                continue;
-            if (ct_plan_conflict(v->list, &ops[i], &ops[j]))
-                return ct_error_set(v->err, CT_EBUG,
-                                    "op %d (%s) does not wait for op %d (%s), which touches the "
-                                    "same bytes",
-                                    i, op_name(v, i), j, op_name(v, j));
-            position--;
-        }
-        queued[queue]++;
+    if (wait > queued->count[other])
+        return ct_error_set(v->err, CT_EBUG,
+                            "op %d (%s) waits for %d ops of another queue, which has %d by then: a "
+                            "deadlock",
+                            i, op_name(v, i), wait, queued->count[other]);
+    *known = CT_MAX(*known, wait);
+    for (int j = i - 1, position = queued->count[other]; j >= 0 && position > *known; j--) {
+        if (slot[j].queue != other)
+            continue;
+        if (ct_plan_ordered(v->plan, v->list, &ops[i], &ops[j]))
+            return ct_error_set(v->err, CT_EBUG, "op %d (%s) does not wait for op %d (%s), %s", i,
+                                op_name(v, i), j, op_name(v, j),
+                                ct_plan_conflict(v->list, &ops[i], &ops[j])
+                                    ? "which touches the same bytes"
+                                    : "a call of the same group");
+        position--;
     }
     return 0;
+}
+
+static int check_queues(const struct verifier *v)
+{
+    struct queued queued = {0};
+    int code = 0;
+
+    for (int i = 0; i < v->list->program.op_count && code == 0; i++) {
+        int queue = v->list->slot[i].queue;
+        for (int other = 0; other < CT_QUEUE_COUNT && code == 0; other++)
+            if (other != queue)
+                code = check_wait(v, i, other, &queued);
+        queued.count[queue]++;
+    }
+    return code;
 }
 
 /* What outlives the list is intact: outputs for the host, state for the next step. */

@@ -77,16 +77,18 @@ static int run(const struct ct_machine *machine, const struct ct_plan *plan,
         return CT_ENOMEM;
     for (int i = 0; i < count; i++) {
         const struct ct_plan_slot *slot = &plan->step.slot[i];
-        int queue = slot->queue, other = CT_QUEUE_COUNT - 1 - queue;
+        int queue = slot->queue;
         double takes = op_s(machine, plan, i);
-        if (slot->wait > 0)
-            now[queue] = fmax(now[queue], ended[other * count + slot->wait - 1]);
+        for (int other = 0; other < CT_QUEUE_COUNT; other++)
+            if (slot->wait[other] > 0)
+                now[queue] = fmax(now[queue], ended[other * count + slot->wait[other] - 1]);
         now[queue] += takes;
         ended[queue * count + done[queue]++] = now[queue];
         *(ct_op_is_comm(plan->step.program.ops[i].kind) ? &ret->comm_s : &ret->compute_s) += takes;
     }
     free(ended);
-    ret->step_s = fmax(now[CT_QUEUE_COMPUTE], now[CT_QUEUE_COMM]);
+    for (int queue = 0; queue < CT_QUEUE_COUNT; queue++)
+        ret->step_s = fmax(ret->step_s, now[queue]);
     return 0;
 }
 

@@ -34,11 +34,14 @@ static const struct ct_program_op *op_at(const struct player *p, int queue)
     return line->at < p->list->program.op_count ? &p->list->program.ops[line->at] : NULL;
 }
 
-/* Whether the queue's op at hand does not wait for the other queue. */
+/* Whether the queue's op at hand does not wait for another queue. */
 static bool is_open(const struct player *p, int queue)
 {
-    return op_at(p, queue) != NULL &&
-           p->list->slot[p->line[queue].at].wait <= p->line[CT_QUEUE_COUNT - 1 - queue].done;
+    bool open = op_at(p, queue) != NULL;
+
+    for (int other = 0; other < CT_QUEUE_COUNT && open; other++)
+        open = p->list->slot[p->line[queue].at].wait[other] <= p->line[other].done;
+    return open;
 }
 
 /* To the next op of the queue, from op `from` on. */

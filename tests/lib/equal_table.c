@@ -129,6 +129,8 @@ static const struct equal_row novel[] = {
     {"E2", 8, FSDP HYBRID, ENDS, ALWAYS},
     {"E3", 2, STAGES(2, "gpipe"), ENDS, ASKED},
     {"E3", 2, CHUNKS, ENDS, ALWAYS},
+    {"E3", 2, STAGES(2, "eager"), ENDS, ALWAYS},
+    {"E3 E7", 2, STAGES(2, "eager") " --parallel.overlap=false", ENDS, ASKED},
     {"E3", 4, STAGES(4, "1f1b"), ENDS, ASKED},
     {"E3 E2", 8, STAGES(2, "1f1b") " " FSDP "--parallel.shard=grad", ENDS, ASKED},
     {"E7", 2, "--memory.recompute=gelu", ENDS, ASKED},

@@ -7,9 +7,10 @@
  *
  * Each root lives from the op that first touches it to the op that last does (inputs from before
  * the first op, outputs to behind the last). Where an op may work in place and its input dies with
- * it, both are one block. Blocks are placed by size, the largest first, each in the smallest gap
- * among the blocks that live at the same time (best fit). Those of the host's memory are placed
- * alike, from CT_PLAN_HOST_BASE on. */
+ * it, both are one block. Where ranks communicate beside compute ops, what they read and write
+ * lives beside these, too (ct_plan_flight). Blocks are placed by size, the largest first, each in
+ * the smallest gap among the blocks that live at the same time (best fit). Those of the host's
+ * memory are placed alike, from CT_PLAN_HOST_BASE on. */
 #include "collectives/plan/passes/passes.h"
 
 #include "base/assert.h"
@@ -24,6 +25,7 @@ struct block {
 };
 
 struct placer {
+    const struct ct_plan *plan;
     struct ct_plan_list *list;
     const struct ct_program *program;
     struct block *blocks; /* by value; roots only */
@@ -105,6 +107,25 @@ static void merge_in_place(struct placer *p, int i)
         return;
     a->last = b->last;
     p->home[to] = a->number;
+}
+
+/* What is communicated beside other ops lives beside them. */
+static void extend_flights(struct placer *p)
+{
+    for (int i = 0; i < p->program->op_count; i++) {
+        const struct ct_program_op *op = &p->program->ops[i];
+        struct ct_plan_flight flight = ct_plan_flight(p->plan, p->program, i);
+        for (int k = 0; k < CT_OP_MAX_IN; k++)
+            if (op->in[k] != CT_NONE) {
+                struct block *block = &p->blocks[home_of(p, p->program->values[op->in[k]].root)];
+                block->last = CT_MAX(block->last, flight.last);
+            }
+        for (int k = 0; k < CT_OP_MAX_OUT; k++)
+            if (op->out[k] != CT_NONE) {
+                struct block *block = &p->blocks[home_of(p, p->program->values[op->out[k]].root)];
+                block->first = CT_MIN(block->first, flight.first);
+            }
+    }
 }
 
 static int by_size(const void *left, const void *right)
@@ -211,6 +232,7 @@ static int run(struct placer *p, size_t base)
     find_lifetimes(p);
     for (int i = 0; i < program->op_count; i++)
         merge_in_place(p, i);
+    extend_flights(p);
     (void)place_blocks(p, true, CT_PLAN_HOST_BASE);
     int count = place_blocks(p, false, base);
     place_fixed(p);
@@ -231,7 +253,7 @@ static int run(struct placer *p, size_t base)
 int ct_plan_place(const struct ct_plan *plan, struct ct_plan_list *list, struct ct_error *err)
 {
     size_t values = (size_t)list->program.value_count;
-    struct placer p = {.list = list, .program = &list->program};
+    struct placer p = {.plan = plan, .list = list, .program = &list->program};
     int code = CT_ENOMEM;
 
     list->offset = ct_arena_array(&list->program.arena, values, sizeof *list->offset);

@@ -118,13 +118,18 @@ int ct_plan_reduce(struct ct_plan *plan, struct ct_error *err);
 /* reduce_16bit: reduce the step's gradients over the ranks in options->reduce_dtype. */
 int ct_plan_narrow_sums(struct ct_plan *plan, struct ct_error *err);
 
+/* overlap: put ops that a collective between slices does not depend on behind it, to be computed
+ * beside it. */
+int ct_plan_overlap(const struct ct_plan *plan, struct ct_plan_list *list, struct ct_error *err);
+
 /* memory: list->offset, peak_bytes and live_bytes. Parameters, states and gradients lie one behind
  * the other from 0 on, as the layout says; everything else behind plan->grads_bytes, by lifetime.
  */
 int ct_plan_place(const struct ct_plan *plan, struct ct_plan_list *list, struct ct_error *err);
 
-/* queues: list->slot. Reductions go to the communication queue when the plan overlaps and has
- * several buckets; an op waits for the ops of the other queue whose bytes it touches. */
+/* queues: list->slot. When the plan overlaps, reductions go to the communication queue if there are
+ * several buckets, calls between slices and stages to theirs if something can be computed beside
+ * them; an op waits for the ops of other queues whose order with it matters. */
 int ct_plan_queue(const struct ct_plan *plan, struct ct_plan_list *list, struct ct_error *err);
 
 /* Divide the parameters, last to first, into plan->buckets: first_param and last_param. */

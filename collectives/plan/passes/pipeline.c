@@ -35,7 +35,7 @@ static struct ct_program_op exchange_op(void)
 static void emit_exchange(struct ct_list_builder *lb, const struct ct_pipe_turn *turn)
 {
     struct ct_program_op op = exchange_op();
-    int sends = 0;
+    int sends = 0, receives = 0;
 
     for (int i = 0; i < turn->send_count; i++) {
         const struct ct_pipe_message *message = &turn->send[i];
@@ -46,13 +46,16 @@ static void emit_exchange(struct ct_list_builder *lb, const struct ct_pipe_turn 
         op.to[sends++] = message->peer;
         lb->program->stage = message->task.backward ? CT_STAGE_BACKWARD : CT_STAGE_FORWARD;
     }
-    int value = turn->receives ? carried(lb, turn->receive.task) : CT_NONE;
-    if (value != CT_NONE) {
-        op.out[0] = ct_list_builder_value(lb, turn->receive.task.micro, value);
-        op.from[0] = turn->receive.peer;
-        lb->program->stage = turn->receive.task.backward ? CT_STAGE_BACKWARD : CT_STAGE_FORWARD;
+    for (int i = 0; i < turn->receive_count; i++) {
+        const struct ct_pipe_message *message = &turn->receive[i];
+        int value = carried(lb, message->task);
+        if (value == CT_NONE)
+            continue;
+        op.out[receives] = ct_list_builder_value(lb, message->task.micro, value);
+        op.from[receives++] = message->peer;
+        lb->program->stage = message->task.backward ? CT_STAGE_BACKWARD : CT_STAGE_FORWARD;
     }
-    if (sends > 0 || value != CT_NONE)
+    if (sends + receives > 0)
         ct_program_emit(lb->program, op);
 }
 
@@ -67,8 +70,8 @@ static void exchange_one(struct ct_list_builder *lb, struct ct_pipe_task task, b
         (!receives && (task.part + behind < 0 || task.part + behind >= lb->split->parts)))
         return;
     int peer = (task.part + (receives ? 0 : behind)) % stages;
-    turn.receives = receives;
-    turn.receive = turn.send[0] = (struct ct_pipe_message){task, peer};
+    turn.receive[0] = turn.send[0] = (struct ct_pipe_message){task, peer};
+    turn.receive_count = receives;
     turn.send_count = !receives;
     emit_exchange(lb, &turn);
 }
@@ -124,7 +127,7 @@ void ct_list_builder_pipeline(struct ct_list_builder *lb)
 {
     const struct ct_plan *plan = lb->plan;
     const struct ct_pipe pipe = {plan->options.order, plan->mesh.stages, plan->options.chunks,
-                                 plan->options.accumulation};
+                                 plan->options.accumulation, plan->options.overlap};
     struct ct_pipe_turns turns = {.count = 0};
 
     if (lb->program->error.code != 0 || ct_pipe_turns(&pipe, plan->place.stage, &lb->plan->memory,

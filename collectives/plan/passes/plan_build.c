@@ -159,6 +159,8 @@ static int run_passes(struct ct_plan *plan, const struct models *models, struct 
         code = ct_plan_reduce(plan, err);
     if (code == 0 && ct_dtype_is_narrow(plan->options.reduce_dtype))
         code = ct_plan_narrow_sums(plan, err);
+    if (code == 0)
+        code = ct_plan_overlap(plan, &plan->step, err);
     for (size_t i = 0; i < CT_COUNT(lists) && code == 0; i++) {
         code = finish_list(plan, lists[i], err);
         plan->hash = talk_hash(&lists[i]->program, plan->hash);
@@ -210,7 +212,7 @@ static bool wants_totals(const struct ct_model *model)
 static int choose_parts(struct ct_plan *plan, struct models *models, struct ct_error *err)
 {
     const struct ct_pipe pipe = {plan->options.order, plan->mesh.stages, plan->options.chunks,
-                                 plan->options.accumulation};
+                                 plan->options.accumulation, plan->options.overlap};
     int code = ct_pipe_check(&pipe, err);
 
     if (code == 0 && pipe.order != CT_PLAN_GPIPE && pipe.micros > 1 && wants_totals(&models->train))

@@ -108,6 +108,7 @@ static void assert_orders_equal_one_process(int which, enum ct_plan_reduce reduc
         for (int order = CT_PLAN_GPIPE; order <= CT_PLAN_1F1B; order++)
             assert_pipeline_equals(&whole, staged(plain, (enum ct_plan_order)order, stages, 1),
                                    "stages");
+    assert_pipeline_equals(&whole, staged(plain, CT_PLAN_EAGER, 3, 1), "eager");
     if (which != CNN)
         assert_pipeline_equals(&whole, staged(plain, CT_PLAN_INTERLEAVED, 2, 2), "interleaved");
     run_deinit(&whole);

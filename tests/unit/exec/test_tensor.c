@@ -154,6 +154,26 @@ Test(tensor, recomputing_does_not_change_a_bit)
     }
 }
 
+/* What is computed beside the collectives is what was computed between them. */
+Test(tensor, overlap_does_not_change_a_bit)
+{
+    for (int which = 0; which < MODELS; which++)
+        for (int sequence = 0; sequence <= 1; sequence++)
+            for (int stages = 1; stages <= 2; stages++) {
+                struct run in_line = sliced(which, 2, 2), run;
+                in_line.options.sequence = sequence == 1;
+                in_line.options.world = 2 * stages;
+                in_line.options.stages = stages;
+                run = in_line;
+                in_line.options.overlap = false;
+                run_train(&in_line);
+                run_train(&run);
+                assert_same_bits(&run, &in_line, "beside collectives and between them");
+                run_deinit(&run);
+                run_deinit(&in_line);
+            }
+}
+
 /* Narrow slices differ from a narrow whole by roundings of 16 bits. */
 Test(tensor, slices_compute_in_bf16)
 {

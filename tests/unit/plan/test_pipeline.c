@@ -100,7 +100,7 @@ Test(pipeline, no_rank_waits_for_ever)
 
     for (size_t which = 0; which < CT_COUNT(specs); which++)
         for (int overlap = 0; overlap <= 1; overlap++)
-            for (int order = CT_PLAN_GPIPE; order <= CT_PLAN_INTERLEAVED; order++)
+            for (int order = CT_PLAN_GPIPE; order <= CT_PLAN_EAGER; order++)
                 for (int stages = 2; stages <= (order == CT_PLAN_INTERLEAVED ? 2 : 4); stages++) {
                     int chunks = order == CT_PLAN_INTERLEAVED ? 2 : 1;
                     struct ct_plan_options options =

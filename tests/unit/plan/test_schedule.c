@@ -12,12 +12,24 @@ TestSuite(schedule, .timeout = 20);
 
 enum { MAX_STAGES = 8, ARENA_BYTES = 1 << 26, FORWARD = 1, BACKWARD = 2 };
 
+/* Stages that exchange between their runs, and beside them. */
+#define BOTH(order, stages, chunks, micros) \
+    {order, stages, chunks, micros, false}, \
+    {                                       \
+        order, stages, chunks, micros, true \
+    }
+
 static const struct ct_pipe shapes[] = {
-    {CT_PLAN_GPIPE, 2, 1, 1},        {CT_PLAN_GPIPE, 4, 1, 8},       {CT_PLAN_GPIPE, 8, 1, 3},
-    {CT_PLAN_1F1B, 2, 1, 1},         {CT_PLAN_1F1B, 2, 1, 8},        {CT_PLAN_1F1B, 4, 1, 2},
-    {CT_PLAN_1F1B, 4, 1, 16},        {CT_PLAN_1F1B, 8, 1, 11},       {CT_PLAN_INTERLEAVED, 2, 2, 2},
-    {CT_PLAN_INTERLEAVED, 2, 3, 8},  {CT_PLAN_INTERLEAVED, 3, 2, 6}, {CT_PLAN_INTERLEAVED, 4, 2, 8},
-    {CT_PLAN_INTERLEAVED, 4, 4, 16}, {CT_PLAN_INTERLEAVED, 8, 2, 8},
+    BOTH(CT_PLAN_GPIPE, 2, 1, 1),       BOTH(CT_PLAN_GPIPE, 4, 1, 8),
+    BOTH(CT_PLAN_GPIPE, 8, 1, 3),       BOTH(CT_PLAN_1F1B, 2, 1, 1),
+    BOTH(CT_PLAN_1F1B, 2, 1, 8),        BOTH(CT_PLAN_1F1B, 4, 1, 2),
+    BOTH(CT_PLAN_1F1B, 4, 1, 16),       BOTH(CT_PLAN_1F1B, 8, 1, 11),
+    BOTH(CT_PLAN_EAGER, 2, 1, 1),       BOTH(CT_PLAN_EAGER, 2, 1, 8),
+    BOTH(CT_PLAN_EAGER, 4, 1, 3),       BOTH(CT_PLAN_EAGER, 4, 1, 16),
+    BOTH(CT_PLAN_EAGER, 8, 1, 11),      BOTH(CT_PLAN_INTERLEAVED, 2, 2, 2),
+    BOTH(CT_PLAN_INTERLEAVED, 2, 3, 8), BOTH(CT_PLAN_INTERLEAVED, 3, 2, 6),
+    BOTH(CT_PLAN_INTERLEAVED, 4, 2, 8), BOTH(CT_PLAN_INTERLEAVED, 4, 4, 16),
+    BOTH(CT_PLAN_INTERLEAVED, 8, 2, 8),
 };
 
 /* All stages' turns. */
@@ -79,8 +91,8 @@ static bool meets(struct play *play, int stage, const struct ct_pipe_turn *turn,
         met = met && (play->buffered || play->asked[number] >= 0);
         over = play->buffered ? over : fmax(over, play->asked[number]);
     }
-    if (turn->receives) {
-        int number = number_of(pipe, turn->receive.task);
+    for (int i = 0; i < turn->receive_count; i++) {
+        int number = number_of(pipe, turn->receive[i].task);
         *ret_news |= post(play->asked, number, now);
         met = met && play->ready[number] >= 0;
         over = fmax(over, play->ready[number]);
@@ -137,6 +149,112 @@ static double play_all(const struct all *all, bool buffered)
     return last;
 }
 
+/* ---- playing with a second queue ------------------------------------------------------------- */
+
+enum { RUNS, EXCHANGES, QUEUES };
+
+struct beside {
+    const struct all *all;
+    double latency; /* of a message, once both sides are there */
+    double *made;   /* by task: when it was over; < 0: not yet */
+    double *sent, *asked, *came;
+    int at[QUEUES][MAX_STAGES];
+    double clock[QUEUES][MAX_STAGES];
+};
+
+/* Turn `turn` of a stage, an exchange: whether it is over, and when. */
+static bool passes(struct beside *b, int stage, const struct ct_pipe_turn *turn, double *ret_over)
+{
+    const struct ct_pipe *pipe = b->all->pipe;
+    double now = b->clock[EXCHANGES][stage], over = now;
+
+    for (int i = 0; i < turn->send_count; i++) {
+        double made = b->made[number_of(pipe, turn->send[i].task)];
+        if (made < 0)
+            return false;
+        now = fmax(now, made);
+    }
+    bool met = true;
+    for (int i = 0; i < turn->send_count; i++) {
+        int number = number_of(pipe, turn->send[i].task);
+        (void)post(b->sent, number, now);
+        met = met && b->asked[number] >= 0;
+        over = fmax(over, fmax(b->sent[number], b->asked[number]) + b->latency);
+    }
+    for (int i = 0; i < turn->receive_count; i++) {
+        int number = number_of(pipe, turn->receive[i].task);
+        (void)post(b->asked, number, now);
+        met = met && b->sent[number] >= 0;
+        over = fmax(over, fmax(b->sent[number], b->asked[number]) + b->latency);
+    }
+    for (int i = 0; i < turn->receive_count && met; i++)
+        b->came[number_of(pipe, turn->receive[i].task)] = over;
+    *ret_over = over;
+    return met;
+}
+
+/* One more turn of a queue of a stage, if it can be done. */
+static bool advance_queue(struct beside *b, int queue, int stage)
+{
+    const struct ct_pipe *pipe = b->all->pipe;
+    const struct ct_pipe_turns *turns = &b->all->turns[stage];
+    int *at = &b->at[queue][stage], parts = pipe->stages * pipe->chunks;
+    double *clock = &b->clock[queue][stage];
+
+    while (*at < turns->count && turns->turn[*at].runs != (queue == RUNS))
+        ++*at;
+    if (*at == turns->count)
+        return false;
+    const struct ct_pipe_turn *turn = &turns->turn[*at];
+    struct ct_pipe_task before = turn->task;
+    before.part += before.backward ? 1 : -1;
+    if (queue == EXCHANGES) {
+        if (!passes(b, stage, turn, clock))
+            return false;
+    } else {
+        bool fed = before.part >= 0 && before.part < parts;
+        if (fed && b->came[number_of(pipe, before)] < 0)
+            return false;
+        *clock = fmax(*clock, fed ? b->came[number_of(pipe, before)] : 0) +
+                 (turn->task.backward ? BACKWARD : FORWARD);
+        b->made[number_of(pipe, turn->task)] = *clock;
+    }
+    ++*at;
+    return true;
+}
+
+/* Play stages that compute while messages of `latency` pass; the time of the last. */
+static double play_beside(const struct all *all, double latency)
+{
+    const struct ct_pipe *pipe = all->pipe;
+    size_t tasks = 2 * (size_t)(pipe->stages * pipe->chunks * pipe->micros);
+    double *times = malloc(4 * tasks * sizeof *times), last = 0;
+    struct beside b = {.all = all,
+                       .latency = latency,
+                       .made = times,
+                       .sent = times + tasks,
+                       .asked = times + 2 * tasks,
+                       .came = times + 3 * tasks};
+    bool moved = true;
+
+    cr_assert_not_null(times);
+    for (size_t i = 0; i < 4 * tasks; i++)
+        times[i] = -1;
+    while (moved) {
+        moved = false;
+        for (int stage = 0; stage < pipe->stages; stage++)
+            moved |= advance_queue(&b, RUNS, stage) | advance_queue(&b, EXCHANGES, stage);
+    }
+    for (int stage = 0; stage < pipe->stages; stage++)
+        for (int queue = 0; queue < QUEUES; queue++) {
+            cr_assert_eq(b.at[queue][stage], all->turns[stage].count, "stage %d waits for ever",
+                         stage);
+            last = fmax(last, b.clock[queue][stage]);
+        }
+    free(times);
+    return last;
+}
+
 /* What the formula says: work of a stage and the bubble beside it, idle time where messages take
  * none: (stages - 1) / (chunks * micros) of the work. */
 static double formula(const struct ct_pipe *pipe)
@@ -155,7 +273,7 @@ static int slots(const struct ct_pipe *pipe, int stage)
         return passes;
     if (pipe->order == CT_PLAN_1F1B)
         return CT_MIN(behind + 1, passes);
-    return CT_MIN(2 * behind + (pipe->chunks - 1) * pipe->stages + 1, passes);
+    return CT_MIN(2 * behind + (pipe->chunks - 1) * pipe->stages + 1, passes); /* eager, too */
 }
 
 /* ---- what holds for every schedule ----------------------------------------------------------- */
@@ -174,8 +292,8 @@ Test(schedule, every_stage_runs_each_of_its_tasks_once_with_its_input_at_hand)
             for (int k = 0; k < all.turns[stage].count; k++) {
                 const struct ct_pipe_turn *turn = &all.turns[stage].turn[k];
                 struct ct_pipe_task task = turn->task, before = task;
-                if (turn->receives)
-                    here[number_of(pipe, turn->receive.task)] = true;
+                for (int m = 0; m < turn->receive_count; m++)
+                    here[number_of(pipe, turn->receive[m].task)] = true;
                 for (int s = 0; s < turn->send_count; s++)
                     cr_assert(ran[number_of(pipe, turn->send[s].task)], "sent before it is made");
                 if (!turn->runs)
@@ -229,13 +347,44 @@ Test(schedule, nothing_waits_for_ever_even_if_no_message_is_buffered)
 Test(schedule, the_bubble_is_that_of_the_formula)
 {
     for (size_t i = 0; i < CT_COUNT(shapes); i++) {
+        const struct ct_pipe *pipe = &shapes[i];
+        bool enough = pipe->micros >= pipe->stages;
         struct all all;
-        all_init(&all, &shapes[i]);
+        all_init(&all, pipe);
         double buffered = play_all(&all, true), bare = play_all(&all, false);
-        if (shapes[i].micros >= shapes[i].stages)
-            cr_assert_float_eq(buffered, formula(&shapes[i]), 1e-9, "%zu: %g", i, buffered);
-        if (shapes[i].order != CT_PLAN_INTERLEAVED)
-            cr_assert_float_eq(bare, formula(&shapes[i]), 1e-9, "%zu: %g", i, bare);
+        double beside = play_beside(&all, 0);
+        if (!pipe->beside && enough)
+            cr_assert_float_eq(buffered, formula(pipe), 1e-9, "%zu: %g", i, buffered);
+        if (!pipe->beside && pipe->order <= CT_PLAN_1F1B)
+            cr_assert_float_eq(bare, formula(pipe), 1e-9, "%zu: %g", i, bare);
+        if (pipe->beside && enough)
+            cr_assert_float_eq(beside, formula(pipe), 1e-9, "%zu: %g", i, beside);
+        ct_arena_deinit(&all.arena);
+    }
+}
+
+/* A stage that computes meanwhile waits for a message twice: while the pipeline fills and while it
+ * drains. In 1f1b, which has two micro-batches on their way, each waits for one. */
+Test(schedule, eager_and_gpipe_have_messages_beside_their_runs_and_1f1b_waits_for_each)
+{
+    static const struct ct_pipe late[] = {
+        {CT_PLAN_GPIPE, 2, 1, 8, true},
+        {CT_PLAN_EAGER, 2, 1, 8, true},
+        {CT_PLAN_EAGER, 4, 1, 16, true},
+        {CT_PLAN_1F1B, 2, 1, 8, true},
+    };
+    const double latency = 0.75;
+
+    for (size_t i = 0; i < CT_COUNT(late); i++) {
+        const struct ct_pipe *pipe = &late[i];
+        double bare = formula(pipe), ends = 2 * latency * (pipe->stages - 1);
+        struct all all;
+        all_init(&all, pipe);
+        double time = play_beside(&all, latency);
+        if (pipe->order == CT_PLAN_1F1B)
+            cr_assert_float_eq(time, bare + latency * pipe->micros, 1e-9, "%g", time);
+        else
+            cr_assert_float_eq(time, bare + ends, 1e-9, "%zu: %g for %g", i, time, bare + ends);
         ct_arena_deinit(&all.arena);
     }
 }
@@ -262,14 +411,14 @@ Test(schedule, no_more_micro_batches_are_kept_than_the_order_needs)
 
 Test(schedule, in_the_steady_state_of_1f1b_both_directions_go_together)
 {
-    const struct ct_pipe pipe = {CT_PLAN_1F1B, 4, 1, 16};
+    const struct ct_pipe pipe = {CT_PLAN_1F1B, 4, 1, 16, false};
     int together = 0;
     struct all all;
 
     all_init(&all, &pipe);
     for (int k = 0; k < all.turns[1].count; k++) {
         const struct ct_pipe_turn *turn = &all.turns[1].turn[k];
-        together += turn->receives && turn->send_count > 0;
+        together += turn->receive_count > 0 && turn->send_count > 0;
     }
     cr_assert_geq(together, 2 * (pipe.micros - pipe.stages), "only %d", together);
     ct_arena_deinit(&all.arena);
@@ -287,19 +436,20 @@ static void expect(struct ct_pipe pipe, const char *text)
 
 Test(schedule, shapes_that_are_not_possible_get_a_sentence)
 {
-    expect((struct ct_pipe){CT_PLAN_1F1B, 0, 1, 4},
+    expect((struct ct_pipe){CT_PLAN_1F1B, 0, 1, 4, false},
            "parallel.pipeline is 0, must be from 1 to 1024");
-    expect((struct ct_pipe){CT_PLAN_1F1B, 2, 65, 4}, "parallel.chunks is 65, must be from 1 to 64");
-    expect((struct ct_pipe){CT_PLAN_GPIPE, 2, 2, 4},
+    expect((struct ct_pipe){CT_PLAN_1F1B, 2, 65, 4, false},
+           "parallel.chunks is 65, must be from 1 to 64");
+    expect((struct ct_pipe){CT_PLAN_GPIPE, 2, 2, 4, false},
            "parallel.chunks is 2: parallel.schedule interleaved needs 2 or more, the others have "
            "1");
-    expect((struct ct_pipe){CT_PLAN_INTERLEAVED, 2, 1, 4},
+    expect((struct ct_pipe){CT_PLAN_INTERLEAVED, 2, 1, 4, false},
            "parallel.chunks is 1: parallel.schedule interleaved needs 2 or more, the others have "
            "1");
-    expect((struct ct_pipe){CT_PLAN_INTERLEAVED, 4, 2, 6},
+    expect((struct ct_pipe){CT_PLAN_INTERLEAVED, 4, 2, 6, false},
            "parallel.schedule interleaved needs micro-batches in a multiple of the 4 stages, and a "
            "step has 6: choose another batch.global or batch.micro, or 1f1b");
-    expect((struct ct_pipe){CT_PLAN_1F1B, 1024, 1, 100000},
+    expect((struct ct_pipe){CT_PLAN_1F1B, 1024, 1, 100000, false},
            "100000 micro-batches through 1024 parts of the model make too long a schedule: raise "
            "batch.micro");
 }

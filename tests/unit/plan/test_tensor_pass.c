@@ -143,6 +143,9 @@ Test(tensor_pass, no_rank_of_a_world_waits_for_ever)
             options.sequence = shard % 2 == 0;
             options.stages = stages;
             verify_world(&options);
+            options.overlap = false;
+            verify_world(&options);
+            options.overlap = true;
             options.order = CT_PLAN_INTERLEAVED;
             options.chunks = 2;
             options.accumulation = 2;
@@ -325,4 +328,25 @@ Test(tensor_pass, the_verifier_rejects_a_scatter_before_the_last_micro_batch)
             move_op(&plan, i, writer + i - first);
         expect_objection(&plan, "' after its reduction");
     }
+}
+
+/* Two threads would call one group at the same time, in an order that differs from rank to rank. */
+Test(tensor_pass, the_verifier_rejects_calls_of_a_group_that_the_queues_do_not_order)
+{
+    struct ct_plan_options options = options_of(2, 2);
+    struct ct_plan plan;
+    int before = -1, call = -1;
+
+    options.sequence = true;
+    cr_assert_eq(build(&plan, 4, &options, NULL), 0);
+    const struct ct_program_op *ops = plan.step.program.ops;
+    for (bool found = false; !found;) { /* two in a row that have no bytes in common */
+        cr_assert_lt(++call, plan.step.program.op_count);
+        if (plan.step.slot[call].queue != CT_QUEUE_MODEL)
+            continue;
+        found = before >= 0 && !ct_plan_conflict(&plan.step, &ops[before], &ops[call]);
+        before = call;
+    }
+    plan.step.slot[call].queue = CT_QUEUE_COMM;
+    expect_objection(&plan, "a call of the same group");
 }

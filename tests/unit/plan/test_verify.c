@@ -129,7 +129,7 @@ Test(verify, rejects_a_reduction_that_does_not_wait_for_its_writer)
     struct ct_plan plan;
 
     build(&plan);
-    plan.step.slot[find_op(&plan, CT_OP_ALL_REDUCE, 1)].wait--;
+    plan.step.slot[find_op(&plan, CT_OP_ALL_REDUCE, 1)].wait[CT_QUEUE_COMPUTE]--;
     expect_objection(&plan, "(all_reduce) does not wait for op");
 }
 
@@ -138,7 +138,7 @@ Test(verify, rejects_an_update_that_does_not_wait_for_the_reductions)
     struct ct_plan plan;
 
     build(&plan);
-    plan.step.slot[find_op(&plan, CT_OP_SUMSQ, 0)].wait--;
+    plan.step.slot[find_op(&plan, CT_OP_SUMSQ, 0)].wait[CT_QUEUE_COMM]--;
     expect_objection(&plan, "(sumsq) does not wait for op");
 }
 
@@ -147,7 +147,7 @@ Test(verify, rejects_a_wait_for_what_is_queued_later)
     struct ct_plan plan;
 
     build(&plan);
-    plan.step.slot[find_op(&plan, CT_OP_LINEAR_DW, 0)].wait = 2;
+    plan.step.slot[find_op(&plan, CT_OP_LINEAR_DW, 0)].wait[CT_QUEUE_COMM] = 2;
     expect_objection(&plan, "a deadlock");
 }
 
@@ -276,6 +276,6 @@ Test(verify, rejects_a_push_that_does_not_wait_for_its_gradient)
     struct ct_plan plan;
 
     build_served(&plan);
-    plan.step.slot[find_op(&plan, CT_OP_PUSH, 0)].wait = 0;
+    plan.step.slot[find_op(&plan, CT_OP_PUSH, 0)].wait[CT_QUEUE_COMPUTE] = 0;
     expect_objection(&plan, "(push) does not wait for");
 }

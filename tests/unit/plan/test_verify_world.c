@@ -263,6 +263,6 @@ Test(verify_world, rejects_a_sum_that_waits_for_what_comes_after_it)
     int sum = find_op(&world.plans[1], CT_OP_ALL_REDUCE, 0), computed = 0;
     for (int i = 0; i < step->program.op_count; i++)
         computed += step->slot[i].queue == CT_QUEUE_COMPUTE;
-    step->slot[sum].wait = computed;
+    step->slot[sum].wait[CT_QUEUE_COMPUTE] = computed;
     expect(&world, "waits for ever at op");
 }

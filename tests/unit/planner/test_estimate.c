@@ -137,20 +137,30 @@ Test(estimate, what_is_told_is_what_the_executor_will_take)
     planned_deinit(&planned);
 }
 
-Test(estimate, reducing_beside_the_backward_pass_takes_less_than_after_it)
+/* On four nodes. */
+static double step_of(const char *yaml)
 {
-    static const char *const yaml[] = {GPT "parallel: {overlap: true, bucket: 64KB}\n",
-                                       GPT "parallel: {overlap: false, bucket: 64KB}\n"};
-    double step_s[2];
+    struct planned planned;
+    struct ct_estimate estimate;
 
-    for (int i = 0; i < 2; i++) {
-        struct planned planned;
-        struct ct_estimate estimate;
-        planned_init(&planned, yaml[i], 1, 4, "cpu");
-        struct ct_layout layout = ct_project_layout(&planned.project);
-        cr_assert_eq(ct_estimate(&planned.project, &layout, 1 << 20, &estimate, NULL), 0);
-        step_s[i] = estimate.step_s;
-        planned_deinit(&planned);
-    }
-    cr_assert_lt(step_s[0], step_s[1]);
+    planned_init(&planned, yaml, 4, 1, "cpu");
+    struct ct_layout layout = ct_project_layout(&planned.project);
+    cr_assert_eq(ct_estimate(&planned.project, &layout, 1 << 20, &estimate, NULL), 0);
+    planned_deinit(&planned);
+    return estimate.step_s;
+}
+
+Test(estimate, communicating_beside_the_ops_takes_less_than_between_them)
+{
+    static const char *const yaml[][2] = {
+        {GPT "parallel: {overlap: true, bucket: 64KB}\n",
+         GPT "parallel: {overlap: false, bucket: 64KB}\n"},
+        {GPT "parallel: {overlap: true, tensor: 2}\n",
+         GPT "parallel: {overlap: false, tensor: 2}\n"},
+        {GPT "parallel: {overlap: true, pipeline: 2, schedule: gpipe}\n",
+         GPT "parallel: {overlap: false, pipeline: 2, schedule: gpipe}\n"},
+    };
+
+    for (size_t i = 0; i < CT_COUNT(yaml); i++)
+        cr_assert_lt(step_of(yaml[i][0]), step_of(yaml[i][1]), "%s", yaml[i][0]);
 }

@@ -159,12 +159,12 @@ Test(trace, a_trace_that_cannot_be_written_ends_no_training)
 
 /* ---- overlap as the file shows it ------------------------------------------------------------ */
 
-/* Holds the last backward op of the last rank back until its first bucket's reduction has begun: an
- * executor that does one thing after the other would never get there. */
+/* Holds op `held` of the last rank back until op `opens` has begun, which comes later in the list
+ * or in another queue: an executor that does one thing after the other would never get there. */
 static struct gate {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    int first_reduce, last_backward; /* ops of the plan */
+    int opens, held; /* ops of the plan */
     bool begun, given_up;
 } gate = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
@@ -173,12 +173,12 @@ static void before_op(void *context, int op)
     struct timespec limit;
 
     (void)context;
-    if (op != gate.first_reduce && op != gate.last_backward)
+    if (op != gate.opens && op != gate.held)
         return;
     (void)clock_gettime(CLOCK_REALTIME, &limit);
     limit.tv_sec += 20;
     pthread_mutex_lock(&gate.mutex);
-    if (op == gate.first_reduce) {
+    if (op == gate.opens) {
         gate.begun = true;
         pthread_cond_broadcast(&gate.changed);
     } else {
@@ -194,18 +194,18 @@ static void shut(struct ct_worker *worker)
 {
     const struct ct_program *program = &worker->plan.step.program;
 
-    gate.first_reduce = gate.last_backward = -1;
+    gate.opens = gate.held = -1;
     for (int i = 0; i < program->op_count; i++) {
         const struct ct_program_op *op = &program->ops[i];
         bool reduces =
             op->kind == CT_OP_REDUCE_SCATTER ||
             (op->kind == CT_OP_ALL_REDUCE && program->values[op->out[0]].kind == CT_VALUE_GRAD);
-        if (reduces && gate.first_reduce < 0)
-            gate.first_reduce = i;
+        if (reduces && gate.opens < 0)
+            gate.opens = i;
         if (op->stage == CT_STAGE_BACKWARD)
-            gate.last_backward = i;
+            gate.held = i;
     }
-    cr_assert(gate.first_reduce >= 0 && gate.first_reduce < gate.last_backward);
+    cr_assert(gate.opens >= 0 && gate.opens < gate.held);
     worker->exec->options.before_op = before_op;
 }
 
@@ -240,8 +240,8 @@ Test(trace, the_first_bucket_is_reduced_before_the_last_backward_op_ends)
         (void)harness_train(&training);
         cr_assert_not(gate.given_up, "%s: no reduction before the last backward op", strategies[i]);
         json_t *file = load("run/trace/rank1.json");
-        json_t *reduce = event_of(file, gate.first_reduce);
-        json_t *backward = event_of(file, gate.last_backward);
+        json_t *reduce = event_of(file, gate.opens);
+        json_t *backward = event_of(file, gate.held);
         cr_assert_eq(number_of(reduce, "tid"), CT_QUEUE_COMM);
         cr_assert_eq(number_of(backward, "tid"), CT_QUEUE_COMPUTE);
         cr_assert_str_eq(text_of(backward, "cat"), "backward");
@@ -250,4 +250,38 @@ Test(trace, the_first_bucket_is_reduced_before_the_last_backward_op_ends)
         cr_assert_gt(number_of(json_object_get(reduce, "args"), "bytes"), 0);
         json_decref(file);
     }
+}
+
+/* The second message of a stage is held back until the first micro-batch is computed. */
+static void shut_message(struct ct_worker *worker)
+{
+    const struct ct_program *program = &worker->plan.step.program;
+    int at = 0;
+
+    for (int messages = 0; messages < 2; at++)
+        messages += program->ops[at].kind == CT_OP_EXCHANGE;
+    gate.held = at - 1;
+    while (ct_op_is_comm(program->ops[at].kind))
+        at++;
+    gate.opens = at;
+    cr_assert_eq(program->ops[at].micro, 0);
+    worker->exec->options.before_op = before_op;
+}
+
+Test(trace, a_stage_computes_while_it_receives_the_next_micro_batch)
+{
+    struct training training = {.world = 2,
+                                .options = {"--log.trace=1", "--log.trace_after=1",
+                                            "--parallel.pipeline=2", "--parallel.schedule=gpipe",
+                                            "--batch.micro=1", "--checkpoint.resume=none"},
+                                .tamper = shut_message};
+
+    (void)harness_train(&training);
+    cr_assert_not(gate.given_up, "no op was computed before the second message had passed");
+    json_t *file = load("run/trace/rank1.json");
+    json_t *message = event_of(file, gate.held), *computes = event_of(file, gate.opens);
+    cr_assert_eq(number_of(message, "tid"), CT_QUEUE_MODEL);
+    cr_assert_eq(number_of(computes, "tid"), CT_QUEUE_COMPUTE);
+    cr_assert_leq(number_of(computes, "ts"), number_of(message, "ts") + number_of(message, "dur"));
+    json_decref(file);
 }

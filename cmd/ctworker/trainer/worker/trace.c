@@ -9,8 +9,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static const char *const queue_names[] = {
-    [CT_QUEUE_COMPUTE] = "compute", [CT_QUEUE_COMM] = "communication"};
+static const char *const queue_names[] = {[CT_QUEUE_COMPUTE] = "compute",
+                                          [CT_QUEUE_COMM] = "communication",
+                                          [CT_QUEUE_MODEL] = "model parallelism"};
 
 static uint64_t last_step(const struct ct_worker *worker)
 {

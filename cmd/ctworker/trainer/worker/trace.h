@@ -5,6 +5,10 @@
  *
  *     process R   compute        | data | step 12: forward ... backward ... update |
  *                 communication         |       all_reduce   all_reduce            |
+ *                 model parallelism     |  exchange    exchange                    |
+ *
+ * What slices and stages say to each other is on a line of its own, or among the compute ops where
+ * nothing could be computed meanwhile. A rank waits where no op of its compute line computes.
  *
  * Times are microseconds of the machine's monotonic clock, so the ranks of a machine fit together;
  * baseTimeNanoseconds converts them into time since 1970. An op carries its number in the
