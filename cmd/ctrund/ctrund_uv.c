@@ -184,6 +184,14 @@ static uint32_t connections_allowed(void)
     return ct_descriptors_for_links(RESERVED, CONNECTIONS);
 }
 
+static void tell_limit(const struct daemon *daemon, uint32_t links)
+{
+    char text[CT_DESCRIPTORS_TEXT];
+    ct_log_event(&daemon->log, CT_LOG_INFO, "limit",
+                 "has room for %s, one for each node and each operator",
+                 ct_descriptors_describe(links, text));
+}
+
 /* What makes this one of several that hold the record together. */
 static int read_peers(const struct ct_ctrund_options *options, struct ct_peers *peers,
                       struct ct_rdzv_replica_options *replica, struct ct_error *err)
@@ -246,6 +254,8 @@ static int start(struct daemon *daemon, const struct ct_ctrund_options *options,
         ct_log_event(&daemon->log, CT_LOG_INFO, "listen", "answers HTTP on %s",
                      ct_endpoint_print(ct_http_endpoint(daemon->http), text));
     }
+    if (rc == 0)
+        tell_limit(daemon, server.links_max);
     for (size_t i = 0; rc == 0 && i < options->listen_count; i++)
         ct_log_event(&daemon->log, CT_LOG_INFO, "listen", "listens on %s",
                      ct_rdzv_server_endpoint(daemon->server, i));

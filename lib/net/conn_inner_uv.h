@@ -9,6 +9,7 @@
 
 #include "net/address.h"
 #include "net/conn_uv.h"
+#include "net/pending_uv.h"
 #include "net/tls.h"
 #include "wire/frame.h"
 
@@ -67,15 +68,18 @@ struct ct_conn {
     uint64_t received_ms; /* the peer's last byte */
     bool spoke;           /* one has come */
     uint64_t armed_ms;    /* when the timer fires; 0: not armed */
+    bool is_bound;        /* its hello was made with the key (TLS, on a server) */
     bool proven;          /* its first message has come */
 
     char peer[CT_ENDPOINT_TEXT];
 
     struct ct_listener *listener;  /* server side */
-    struct ct_conn *older, *newer; /* among the listener's unproven ones */
+    enum ct_place place;           /* among the listener's that have not proved themselves */
+    struct ct_conn *older, *newer; /* there, in a list */
+    uint32_t stranger_at;          /* there, among strangers */
     uint64_t account; /* whom its place is charged to: an address, a /64, a user of this machine */
     int64_t uid;      /* of a peer on this machine, as its listener knows it; -1: not asked */
-    uint32_t pool_at; /* its place among those whom nothing is known of; UINT32_MAX: none */
+    bool is_ours;     /* that user is this one, or root */
     uint64_t accepted_ms;
 };
 
@@ -121,6 +125,9 @@ void ct_dial_retry(struct ct_dial *dial, const struct ct_error *why);
 void ct_dial_end(struct ct_dial *dial);
 
 /* ---- listen_uv.c ---- */
+/* Tell of the hello of a TLS client that holds the key, or copied it from one that does: `hello` is
+ * the client's random number in it. */
+void ct_listener_bound(struct ct_listener *listener, struct ct_conn *conn, uint64_t hello);
 /* Mark a connection whose first message has arrived. */
 void ct_listener_proven(struct ct_listener *listener, struct ct_conn *conn);
 /* Return whether there are so many strangers that they are closed without a message. */

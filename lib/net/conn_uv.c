@@ -301,6 +301,17 @@ static void receive(struct ct_conn *conn, const char *data, size_t size)
         conn->message_ms = uv_now(conn->loop);
 }
 
+/* A server's: has the client shown in its hello that it holds the key? */
+static void note_hello(struct ct_conn *conn)
+{
+    uint64_t hello;
+
+    if (conn->listener == NULL || conn->is_bound || !ct_tls_is_bound(conn->tls, &hello))
+        return;
+    conn->is_bound = true;
+    ct_listener_bound(conn->listener, conn, hello);
+}
+
 /* Let TLS work on what came: handshake, then plain bytes. */
 static void turn_tls(struct ct_conn *conn)
 {
@@ -312,6 +323,8 @@ static void turn_tls(struct ct_conn *conn)
         count = ct_tls_read(conn->tls, plain, CT_CONN_CHUNK, &err);
         if (ct_tls_drain(conn->tls, &conn->out) != 0)
             count = ct_error_set(&err, CT_ENOMEM, "no memory for the TLS handshake");
+        if (count >= 0 && conn->state == CT_CONN_HANDSHAKE)
+            note_hello(conn);
         if (count >= 0 && conn->state == CT_CONN_HANDSHAKE && ct_tls_ready(conn->tls)) {
             ct_conn_flush(conn);
             if (conn->state == CT_CONN_HANDSHAKE)

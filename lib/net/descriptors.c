@@ -3,6 +3,8 @@
 
 #include "base/assert.h"
 
+#include <stdio.h>
+
 bool ct_descriptors_raise(struct rlimit *ret_before)
 {
     struct rlimit limit;
@@ -23,4 +25,17 @@ uint32_t ct_descriptors_for_links(uint32_t reserved, uint32_t most)
     if (limit.rlim_cur <= 2 * (rlim_t)reserved)
         return CT_MAX((uint32_t)limit.rlim_cur / 2, 1u);
     return (uint32_t)CT_MIN(limit.rlim_cur - reserved, (rlim_t)most);
+}
+
+const char *ct_descriptors_describe(uint32_t links, char text[CT_DESCRIPTORS_TEXT])
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        (void)snprintf(text, CT_DESCRIPTORS_TEXT, "%u connections at once", links);
+    else
+        (void)snprintf(text, CT_DESCRIPTORS_TEXT,
+                       "%u connections at once (it may have %llu descriptors, `ulimit -Hn`)", links,
+                       (unsigned long long)limit.rlim_cur);
+    return text;
 }

@@ -14,4 +14,9 @@ bool ct_descriptors_raise(struct rlimit *ret_before);
  * uses; at most `most`, never 0. */
 uint32_t ct_descriptors_for_links(uint32_t reserved, uint32_t most);
 
+enum { CT_DESCRIPTORS_TEXT = 128 };
+
+/* Describe what allows `links` connections, for a sentence; returns `text`. */
+const char *ct_descriptors_describe(uint32_t links, char text[CT_DESCRIPTORS_TEXT]);
+
 #endif

@@ -13,7 +13,6 @@
 
 #include "base/assert.h"
 #include "base/number/hash.h"
-#include "base/number/rng.h"
 #include "net/known.h"
 
 #include <netinet/in.h>
@@ -24,13 +23,15 @@
 enum {
     BACKLOG = 4096,
     ACCEPTS_PER_TURN = 16,
-    ACCEPTS_IN_A_CROWD = 4, /* of addresses that are not known */
-    CROWD_MS = 1000,        /* for so long after a stranger had to give way */
-    UPDATE_MS = 100,        /* until an address that has proved itself is known */
-    PATIENCE_MS = 250,      /* an unproven connection may be pushed out once it is this old */
-    ACCOUNTS = 4096,        /* that proved themselves are remembered */
-    REPORT_MS = 10000,      /* one report a peer address in this time */
-    REPORTED = 64,          /* addresses remembered for that */
+    ACCEPTS_IN_A_CROWD = 4,   /* of addresses that are not known */
+    CROWD_MS = 1000,          /* for so long after a stranger had to give way */
+    UPDATE_MS = 100,          /* until an address that has proved itself is known */
+    PATIENCE_MS = 250,        /* a trusted one may be pushed out once it is this old */
+    BOUND_TIMES = 4,          /* as many places as others have are for those that hold the key */
+    BOUND_PATIENCE_MS = 1000, /* one of those may be pushed out once it is this old */
+    ACCOUNTS = 4096,          /* that proved themselves are remembered */
+    REPORT_MS = 10000,        /* one report a peer address in this time */
+    REPORTED = 64,            /* addresses remembered for that */
 };
 
 /* A socket that listens, with what the kernel holds for it. */
@@ -67,13 +68,10 @@ struct ct_listener {
     struct ct_endpoint endpoint;
     char *chunk; /* what all its connections read into */
 
-    struct ct_conn *oldest, *newest; /* unproven ones, by age */
-    uint32_t unproven, connections;
-    struct ct_conn **pool; /* those among them of whose account nothing is known, in any order */
-    uint32_t pool_count;
-    uint64_t crowd_ms;          /* when one of them had to give way last; 0: never */
+    uint32_t connections;
+    struct ct_pending pending;  /* those of them that have not proved themselves */
+    uint64_t crowd_ms;          /* when a stranger had to give way last; 0: never */
     uint64_t trusted[ACCOUNTS]; /* accounts that have proved themselves, each at its own slot */
-    struct ct_rng rng;
     struct {
         uint64_t hash, until_ms;
     } reported[REPORTED];
@@ -81,65 +79,7 @@ struct ct_listener {
 
 static void admit(struct ct_listener *listener);
 
-/* ---- unproven connections ---- */
-
-static void add_unproven(struct ct_listener *listener, struct ct_conn *conn)
-{
-    conn->older = listener->newest;
-    if (listener->newest != NULL)
-        listener->newest->newer = conn;
-    else
-        listener->oldest = conn;
-    listener->newest = conn;
-    listener->unproven++;
-}
-
-static void remove_unproven(struct ct_listener *listener, struct ct_conn *conn)
-{
-    if (conn->older != NULL)
-        conn->older->newer = conn->newer;
-    else
-        listener->oldest = conn->newer;
-    if (conn->newer != NULL)
-        conn->newer->older = conn->older;
-    else
-        listener->newest = conn->older;
-    conn->older = conn->newer = NULL;
-    listener->unproven--;
-}
-
-/* Connections of `account` among the unproven; the oldest of them. */
-static uint32_t count_account(const struct ct_listener *listener, uint64_t account,
-                              struct ct_conn **ret_oldest)
-{
-    uint32_t count = 0;
-
-    for (struct ct_conn *conn = listener->oldest; conn != NULL; conn = conn->newer) {
-        if (conn->state == CT_CONN_ENDED || conn->account != account)
-            continue;
-        if (count++ == 0)
-            *ret_oldest = conn;
-    }
-    return count;
-}
-
-/* ---- strangers: unproven ones of an account of which nothing is known ---- */
-
-static void add_stranger(struct ct_listener *listener, struct ct_conn *conn)
-{
-    conn->pool_at = listener->pool_count;
-    listener->pool[listener->pool_count++] = conn;
-}
-
-static void remove_stranger(struct ct_listener *listener, struct ct_conn *conn)
-{
-    if (conn->pool_at == UINT32_MAX)
-        return;
-    struct ct_conn *last = listener->pool[--listener->pool_count];
-    listener->pool[conn->pool_at] = last;
-    last->pool_at = conn->pool_at;
-    conn->pool_at = UINT32_MAX;
-}
+/* ---- who is who ---- */
 
 static bool is_trusted(const struct ct_listener *listener, uint64_t account)
 {
@@ -171,7 +111,7 @@ static void free_listener(struct ct_listener *listener)
     if (!listener->stopped || listener->handles > 0 || listener->connections > 0)
         return;
     ct_net_key_wipe(&listener->key);
-    free(listener->pool);
+    ct_pending_deinit(&listener->pending);
     free(listener->chunk);
     free(listener);
 }
@@ -192,16 +132,28 @@ static void on_queue_closed(uv_handle_t *handle)
     free_listener(queue->listener);
 }
 
-void ct_listener_stop(struct ct_listener *listener)
+/* Those that nobody else knows; their places go with them. */
+static void end_unknown(struct ct_conn *conn)
 {
     const struct ct_error why = {.code = CT_ECLOSED, .text = "nobody listens any more"};
+
+    if (!conn->announced)
+        ct_conn_end(conn, &why);
+}
+
+void ct_listener_stop(struct ct_listener *listener)
+{
+    const struct ct_pending *pending = &listener->pending;
 
     if (listener->stopped)
         return;
     listener->stopped = true;
-    for (struct ct_conn *conn = listener->oldest; conn != NULL; conn = conn->newer)
-        if (!conn->announced)
-            ct_conn_end(conn, &why); /* nobody else knows it */
+    for (struct ct_conn *conn = pending->trusted.oldest; conn != NULL; conn = conn->newer)
+        end_unknown(conn);
+    for (struct ct_conn *conn = pending->bound.oldest; conn != NULL; conn = conn->newer)
+        end_unknown(conn);
+    for (uint32_t i = 0; i < pending->stranger_count; i++)
+        end_unknown(pending->strangers[i]);
     if (listener->endpoint.is_unix)
         unlink(listener->endpoint.path);
     for (size_t i = 0; i < QUEUES; i++)
@@ -215,18 +167,16 @@ void ct_listener_stop(struct ct_listener *listener)
 void ct_listener_gone(struct ct_listener *listener, struct ct_conn *conn)
 {
     listener->connections--;
-    if (!conn->proven) {
-        remove_stranger(listener, conn);
-        remove_unproven(listener, conn);
+    ct_pending_leave(&listener->pending, conn);
+    if (!conn->proven)
         report(listener, conn, &conn->why);
-    }
     admit(listener);
     free_listener(listener);
 }
 
 bool ct_listener_is_busy(const struct ct_listener *listener)
 {
-    return listener->pool_count > listener->options.max_unproven / 4;
+    return listener->pending.stranger_count > listener->options.max_unproven / 4;
 }
 
 static void on_update(uv_timer_t *timer)
@@ -255,8 +205,7 @@ void ct_listener_proven(struct ct_listener *listener, struct ct_conn *conn)
 {
     listener->trusted[conn->account % ACCOUNTS] = conn->account;
     know(listener, conn);
-    remove_stranger(listener, conn);
-    remove_unproven(listener, conn);
+    ct_pending_leave(&listener->pending, conn);
     admit(listener);
 }
 
@@ -271,7 +220,7 @@ static void push_out(struct ct_listener *listener, struct ct_conn *conn, const c
 {
     struct ct_error why = {0};
 
-    remove_stranger(listener, conn);
+    ct_pending_leave(&listener->pending, conn);
     ct_error_set(&why, CT_ELIMIT, "%s", reason);
     ct_conn_end(conn, &why);
 }
@@ -316,60 +265,49 @@ static void name_peer(struct ct_listener *listener, struct ct_conn *conn)
         listener->trusted[conn->account % ACCOUNTS] = conn->account;
 }
 
-/* A stranger to make room: any, or one of `account`. By chance: who comes in numbers pushes out
- * mostly his own. */
-static struct ct_conn *draw_stranger(struct ct_listener *listener, const uint64_t *account)
+/* A place for a stranger: another one gives way where there is none. */
+static void take_in_stranger(struct ct_listener *listener, struct ct_conn *conn)
 {
-    struct ct_conn *drawn = NULL;
-    uint32_t seen = 0;
+    struct ct_conn *displaced = ct_pending_displaced(&listener->pending, conn->account,
+                                                     listener->options.max_unproven_per_address);
 
-    if (account == NULL)
-        return listener->pool_count > 0
-                   ? listener->pool[ct_rng_below(&listener->rng, listener->pool_count)]
-                   : NULL;
-    for (uint32_t i = 0; i < listener->pool_count; i++)
-        if (listener->pool[i]->account == *account && ct_rng_below(&listener->rng, ++seen) == 0)
-            drawn = listener->pool[i];
-    return drawn;
+    if (displaced != NULL) {
+        listener->crowd_ms = uv_now(listener->loop);
+        push_out(listener, displaced, "pushed out: too many connections sent no message");
+    }
+    ct_pending_enter(&listener->pending, conn, CT_PLACE_STRANGER);
 }
 
-/* Room for a stranger: one of his own account gives way, or any. There always is. */
-static void make_room(struct ct_listener *listener, const struct ct_conn *conn)
+void ct_listener_bound(struct ct_listener *listener, struct ct_conn *conn, uint64_t hello)
 {
-    uint32_t count = 0;
-    struct ct_conn *victim = NULL;
-
-    for (uint32_t i = 0; i < listener->pool_count; i++)
-        count += listener->pool[i]->account == conn->account;
-    if (count >= listener->options.max_unproven_per_address)
-        victim = draw_stranger(listener, &conn->account);
-    else if (listener->pool_count >= listener->options.max_unproven)
-        victim = draw_stranger(listener, NULL);
-    if (victim == NULL)
+    if (conn->place == CT_PLACE_NONE || !ct_pending_is_new(&listener->pending, hello))
         return;
-    listener->crowd_ms = uv_now(listener->loop);
-    push_out(listener, victim, "pushed out: too many connections sent no message");
+    ct_pending_leave(&listener->pending, conn);
+    ct_pending_enter(&listener->pending, conn, CT_PLACE_BOUND);
+    admit(listener);
 }
 
-/* Is there room for `conn`, which has just been accepted? Makes some where old silent peers sit. */
-static bool has_room(struct ct_listener *listener, struct ct_conn *conn)
+/* A place for `conn`, which has just been accepted. False: there is none. */
+static bool take_in(struct ct_listener *listener, struct ct_conn *conn)
 {
     struct ct_conn *oldest = NULL;
 
     if (listener->connections >= listener->options.max_connections)
         return false;
     if (!listener->endpoint.is_unix && !is_trusted(listener, conn->account)) {
-        make_room(listener, conn);
-        add_stranger(listener, conn);
+        take_in_stranger(listener, conn);
         return true;
     }
-    if (listener->endpoint.is_unix || count_account(listener, conn->account, &oldest) <
-                                          listener->options.max_unproven_per_address)
-        return true;
-    CT_ASSERT(oldest != NULL); /* the limit is at least 1 */
-    if (!is_old(listener, oldest))
-        return false;
-    push_out(listener, oldest, "pushed out: too many connections of this address sent no message");
+    if (!listener->endpoint.is_unix &&
+        ct_pending_count_trusted(&listener->pending, conn->account, &oldest) >=
+            listener->options.max_unproven_per_address) {
+        CT_ASSERT(oldest != NULL); /* the limit is at least 1 */
+        if (!is_old(listener, oldest))
+            return false;
+        push_out(listener, oldest,
+                 "pushed out: too many connections of this address sent no message");
+    }
+    ct_pending_enter(&listener->pending, conn, CT_PLACE_TRUSTED);
     return true;
 }
 
@@ -406,7 +344,6 @@ static void accept_one(struct queue *queue)
     conn->io_exists = true;
     conn->io.handle.data = conn;
     conn->listener = listener;
-    conn->pool_at = UINT32_MAX;
     conn->chunk = listener->chunk;
     conn->accepted_ms = uv_now(listener->loop);
     queue->waiting = false;
@@ -415,35 +352,44 @@ static void accept_one(struct queue *queue)
     int status = uv_accept(&queue->io.stream, &conn->io.stream);
     if (status == 0)
         name_peer(listener, conn);
-    bool room = status == 0 && has_room(listener, conn);
+    bool is_in = status == 0 && take_in(listener, conn);
     listener->connections++;
-    add_unproven(listener, conn);
-    if (room)
+    if (is_in)
         ct_conn_begin(conn, listener->has_key ? &listener->key : NULL);
     else
         push_out(listener, conn, "refused: too many connections");
 }
 
-/* May the next one be accepted now? If not, something will ask again. Strangers, who can be pushed
- * out at any time, keep nobody waiting. */
+/* Is one of these places free, or the oldest of those that have them so old that it gives way? If
+ * not, something will ask again. */
+static bool has_place(struct ct_listener *listener, const struct ct_pending_list *list,
+                      uint32_t most, uint32_t patience_ms)
+{
+    if (list->count < most)
+        return true;
+    CT_ASSERT(list->oldest != NULL);
+    uint64_t age_ms = uv_now(listener->loop) - list->oldest->accepted_ms;
+    if (age_ms >= patience_ms)
+        push_out(listener, list->oldest, "pushed out: too many connections sent no message");
+    else
+        uv_timer_start(&listener->timer, on_timer, patience_ms - age_ms, 0);
+    return age_ms >= patience_ms;
+}
+
+/* May the next one be accepted now? Strangers, who can be pushed out at any time, keep nobody
+ * waiting. */
 static bool may_accept(const struct queue *queue)
 {
     struct ct_listener *listener = queue->listener;
+    const struct ct_pending *pending = &listener->pending;
+    uint32_t most = listener->options.max_unproven;
     bool in_a_crowd = queue == &listener->queues[QUEUE_ANY] && listener->crowd_ms != 0 &&
                       uv_now(listener->loop) - listener->crowd_ms < CROWD_MS;
 
     if (queue->accepts >= (in_a_crowd ? ACCEPTS_IN_A_CROWD : ACCEPTS_PER_TURN))
-        return false; /* on_turn will */
-    if (listener->unproven - listener->pool_count < listener->options.max_unproven)
-        return true;
-    CT_ASSERT(listener->oldest != NULL);
-    if (is_old(listener, listener->oldest)) {
-        push_out(listener, listener->oldest, "pushed out: too many connections sent no message");
-        return false; /* ct_listener_gone will */
-    }
-    uint64_t age_ms = uv_now(listener->loop) - listener->oldest->accepted_ms;
-    uv_timer_start(&listener->timer, on_timer, PATIENCE_MS - age_ms, 0);
-    return false;
+        return false; /* on_turn will ask */
+    return has_place(listener, &pending->trusted, most, PATIENCE_MS) &&
+           has_place(listener, &pending->bound, BOUND_TIMES * most, BOUND_PATIENCE_MS);
 }
 
 static void admit(struct ct_listener *listener)
@@ -486,10 +432,8 @@ static int fill_options(struct ct_listener *listener, const struct ct_listener_o
     if (listener->has_key)
         listener->key = *options->conn.key;
     listener->options.conn.key = NULL;
-    listener->pool = calloc(listener->options.max_unproven, sizeof(struct ct_conn *));
     (void)uv_random(NULL, NULL, &seed, sizeof(seed), 0, NULL);
-    ct_rng_init(&listener->rng, seed);
-    return listener->pool != NULL ? 0 : CT_ENOMEM;
+    return ct_pending_init(&listener->pending, listener->options.max_unproven, seed);
 }
 
 /* Give the bound socket `fd` to libuv and listen. */
@@ -545,7 +489,7 @@ int ct_listener_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
     if (code != 0) {
         if (listener != NULL) {
             ct_net_key_wipe(&listener->key);
-            free(listener->pool);
+            ct_pending_deinit(&listener->pending);
         }
         free(listener);
         free(chunk);
@@ -585,5 +529,5 @@ uint32_t ct_listener_connections(const struct ct_listener *listener)
 
 uint32_t ct_listener_unproven(const struct ct_listener *listener)
 {
-    return listener->unproven;
+    return ct_pending_count(&listener->pending);
 }

@@ -11,7 +11,9 @@
  * `max_unproven` places and `max_unproven_per_address` per account; above, a random one is evicted
  * (of the newcomer's own account, if that is full), so no connection waits in the backlog for them.
  * Trusted ones have as many places of their own: there the oldest is evicted once it is 250 ms old;
- * until then newcomers wait in the kernel's backlog (total) or are closed (of one account). */
+ * until then newcomers wait in the kernel's backlog (total) or are closed (of one account). Whoever
+ * shows in the hello of TLS that it holds the key moves to one of four times as many places,
+ * whatever its account; there the oldest is evicted once it is 1 s old, and newcomers wait. */
 #ifndef CT_NET_LISTEN_UV_H
 #define CT_NET_LISTEN_UV_H
 

@@ -386,6 +386,18 @@ bool ct_tls_ready(const struct ct_tls *tls)
     return tls->ready;
 }
 
+/* OpenSSL takes a session from a hello when it has verified the binder, and only then. */
+bool ct_tls_is_bound(const struct ct_tls *tls, uint64_t *ret_hello)
+{
+    unsigned char bytes[sizeof(*ret_hello)];
+
+    if (!tls->server || tls->end == NULL || !tls->ssl->SSL_session_reused(tls->end) ||
+        tls->ssl->SSL_get_client_random(tls->end, bytes, sizeof(bytes)) != sizeof(bytes))
+        return false;
+    memcpy(ret_hello, bytes, sizeof(bytes));
+    return true;
+}
+
 bool ct_tls_is_for(const struct ct_tls *tls, const char *job)
 {
     char tag[CT_TLS_TAG];

@@ -67,6 +67,11 @@ int ct_tls_drain(struct ct_tls *tls, struct ct_buf *out);
 /* Return whether the handshake is done, which proves that the peer holds the key. */
 bool ct_tls_ready(const struct ct_tls *tls);
 
+/* Return whether the client's hello, read by this server, carries a MAC over itself that was made
+ * with the key (the binder): it is a key holder's, or a copy of one's. `ret_hello` is 64 bits of
+ * the client's random number, which the MAC covers: a copy has the same. */
+bool ct_tls_is_bound(const struct ct_tls *tls, uint64_t *ret_hello);
+
 /* Return whether the peer may act for `job`; on a server, for the job whose key it proved. */
 bool ct_tls_is_for(const struct ct_tls *tls, const char *job);
 

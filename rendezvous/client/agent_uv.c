@@ -74,6 +74,7 @@ static void on_open(struct ct_conn *conn)
     if (agent == NULL)
         return;
     agent->is_open = true;
+    ct_endpoints_opened(&agent->endpoints);
     ct_member_connected(&agent->member, now_ms(agent));
     rearm(agent);
 }
@@ -165,7 +166,8 @@ static bool dial_next(struct ct_agent *agent)
 static void io_connect(void *context, uint64_t give_up_ms)
 {
     struct ct_agent *agent = context;
-    ct_endpoints_begin(&agent->endpoints, now_ms(agent), give_up_ms);
+    ct_endpoints_begin(&agent->endpoints, now_ms(agent), give_up_ms,
+                       ct_member_nodes(&agent->member));
     (void)dial_next(agent);
 }
 

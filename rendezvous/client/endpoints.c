@@ -14,7 +14,7 @@ int ct_endpoints_init(struct ct_endpoints *endpoints, const char *list, struct c
 {
     int rc = 0;
 
-    *endpoints = (struct ct_endpoints){.given = 0};
+    *endpoints = (struct ct_endpoints){.turn_ms = CT_ENDPOINTS_TURN_MS};
     do {
         char one[CT_ENDPOINT_TEXT];
 
@@ -52,15 +52,27 @@ void ct_endpoints_learn(struct ct_endpoints *endpoints, const struct ct_msg_vote
         endpoints->next = endpoints->given % endpoints->count;
 }
 
-void ct_endpoints_begin(struct ct_endpoints *endpoints, uint64_t now_ms, uint64_t give_up_ms)
+void ct_endpoints_begin(struct ct_endpoints *endpoints, uint64_t now_ms, uint64_t give_up_ms,
+                        uint32_t nodes)
 {
+    uint32_t least_ms = CT_MIN(nodes / 2, (uint32_t)CT_ENDPOINTS_LONGEST_MS);
+
+    if (endpoints->tried >= endpoints->count)
+        endpoints->turn_ms = CT_MIN(2 * endpoints->turn_ms, (uint32_t)CT_ENDPOINTS_LONGEST_MS);
+    endpoints->turn_ms = CT_MAX(endpoints->turn_ms, least_ms);
     endpoints->tried = 0;
     endpoints->give_up_ms = now_ms + CT_MIN(give_up_ms, (uint64_t)INT32_MAX);
 }
 
+void ct_endpoints_opened(struct ct_endpoints *endpoints)
+{
+    endpoints->tried = 0;
+    endpoints->turn_ms = CT_ENDPOINTS_TURN_MS;
+}
+
 struct ct_endpoint_try ct_endpoints_next(struct ct_endpoints *endpoints, uint64_t now_ms)
 {
-    uint64_t limit_ms = has_several(endpoints) ? CT_ENDPOINTS_TURN_MS : INT32_MAX;
+    uint64_t limit_ms = has_several(endpoints) ? endpoints->turn_ms : INT32_MAX;
     uint64_t left_ms = endpoints->give_up_ms > now_ms ? endpoints->give_up_ms - now_ms : 1;
     const struct ct_endpoint *endpoint = &endpoints->list[endpoints->next];
 

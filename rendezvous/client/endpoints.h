@@ -5,7 +5,11 @@
  *                          next turn when the member asks again, with its jitter
  *      told:   a  b | x y  the same, from x on
  *
- * A single one is tried for as long as the member waits.
+ * A single one is tried for as long as the member waits. Of several each is tried for a second, or
+ * for half a millisecond for each node of the last round: when the leader is gone all of them come
+ * at once, and a server takes about a quarter of one for each. When no endpoint has opened in a
+ * whole turn, they are tried for twice as long in the next: who hangs up just before it would have
+ * been answered comes again, and so the crowd never gets smaller.
  *
  * Whoever held the record is where the rendezvous may be when the leader is gone. Pure: the caller
  * dials. */
@@ -18,7 +22,8 @@
 enum {
     CT_ENDPOINTS_GIVEN = 8,
     CT_ENDPOINTS_ALL = CT_ENDPOINTS_GIVEN + 16, /* with those of VOTERS */
-    CT_ENDPOINTS_TURN_MS = 1000,                /* with several: how long one is tried */
+    CT_ENDPOINTS_TURN_MS = 1000,                /* with several: how long one is tried at first */
+    CT_ENDPOINTS_LONGEST_MS = 8000,             /* ... and at last */
 };
 
 /* Its fields are private. */
@@ -28,6 +33,7 @@ struct ct_endpoints {
     size_t count;
     size_t next;
     size_t tried;        /* since ct_endpoints_begin */
+    uint32_t turn_ms;    /* for so long is each tried */
     uint64_t give_up_ms; /* when the member has waited long enough */
 };
 
@@ -45,8 +51,13 @@ int ct_endpoints_init(struct ct_endpoints *endpoints, const char *list, struct c
  * cannot be read is left out. */
 void ct_endpoints_learn(struct ct_endpoints *endpoints, const struct ct_msg_voters *voters);
 
-/* The member asks for a connection within `give_up_ms`: ct_endpoints_next has the first try. */
-void ct_endpoints_begin(struct ct_endpoints *endpoints, uint64_t now_ms, uint64_t give_up_ms);
+/* The member, one of `nodes` in its last round (0: none yet), asks for a connection within
+ * `give_up_ms`: ct_endpoints_next has the first try. */
+void ct_endpoints_begin(struct ct_endpoints *endpoints, uint64_t now_ms, uint64_t give_up_ms,
+                        uint32_t nodes);
+
+/* One of them has answered: the next turn is a short one again. */
+void ct_endpoints_opened(struct ct_endpoints *endpoints);
 
 /* Take the next endpoint in turn. */
 struct ct_endpoint_try ct_endpoints_next(struct ct_endpoints *endpoints, uint64_t now_ms);

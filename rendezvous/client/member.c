@@ -14,6 +14,7 @@
 enum {
     FIRST_HEARTBEAT_MS = 200, /* after WELCOME: brings what the job waits for */
     RETRY_MS = 100,           /* between connections, and jitter as much again */
+    AGAIN_MS = 1000,          /* the wait after being turned away grows to this, doubling */
     FOREIGN_MS = 2000,        /* without an answer until the waiting is said to be for a stranger */
 };
 
@@ -268,6 +269,7 @@ static void on_welcome(struct ct_member *member, const struct ct_msg_welcome *m)
     member->was_joined = true;
     member->was_away = false;
     member->give_up_ms = UINT64_MAX;
+    member->turned_away = 0;
     uint64_t period = ct_rdzv_heartbeat_ms(&member->options.params);
     member->heartbeat_ms = member->now_ms + CT_MIN(period, (uint64_t)FIRST_HEARTBEAT_MS);
     if (member->link_reported) {
@@ -298,9 +300,12 @@ static void on_refuse(struct ct_member *member, const struct ct_msg_refuse *m)
         give_up(member);
         return;
     }
+    /* Thousands that come again at once keep each other, and an election, waiting. */
+    uint64_t again_ms = (uint64_t)m->retry_ms << CT_MIN(member->turned_away, 16u);
+    member->turned_away++;
     set_waiting(member, m->text);
     member->io.disconnect(member->io.context);
-    connect_later(member, m->retry_ms);
+    connect_later(member, CT_MIN(again_ms, CT_MAX((uint64_t)m->retry_ms, (uint64_t)AGAIN_MS)));
 }
 
 static void on_prepare(struct ct_member *member, const struct ct_msg_prepare *m)
@@ -487,6 +492,11 @@ static uint64_t silence_ms(const struct ct_member *member)
 static uint64_t admission_ms(const struct ct_member *member)
 {
     return CT_MIN(member->foreign_ms != 0 ? member->foreign_ms : UINT64_MAX, member->give_up_ms);
+}
+
+uint32_t ct_member_nodes(const struct ct_member *member)
+{
+    return member->current != NULL ? member->current->round.node_count : 0;
 }
 
 uint64_t ct_member_deadline(const struct ct_member *member)

@@ -150,6 +150,7 @@ struct ct_member {
     uint64_t heartbeat_ms;  /* JOINED: when the next is due */
     uint64_t answered_ms;   /* when the daemon was last heard */
     uint64_t give_up_ms;    /* when waiting to be let in ends */
+    uint32_t turned_away;   /* times since it was let in last */
     bool was_away;          /* that was put off, because this agent did not run: once */
     uint64_t foreign_ms;    /* when to say that the endpoint does not answer as a rendezvous; 0: not
                             * now, UINT64_MAX: it is said */
@@ -208,6 +209,9 @@ void ct_member_disconnected(struct ct_member *member, uint64_t now_ms, const str
 void ct_member_message(struct ct_member *member, uint64_t now_ms, const struct ct_message *message);
 void ct_member_tick(struct ct_member *member, uint64_t now_ms);
 uint64_t ct_member_deadline(const struct ct_member *member);
+
+/* Return the number of nodes in its last round; 0: it was in none. */
+uint32_t ct_member_nodes(const struct ct_member *member);
 
 /* Report the obstacle during an attempt to connect; `accepted`: the peer has accepted the
  * connection but not authenticated yet. */

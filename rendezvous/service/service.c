@@ -297,6 +297,20 @@ static struct ct_rdzv_params params_of(const struct ct_msg_join *m)
     return params;
 }
 
+static void warn_of_limit(const struct ct_service *service, const char *name, uint32_t nodes_max)
+{
+    char text[256];
+    if (nodes_max <= service->limits.links)
+        return;
+    (void)snprintf(
+        text, sizeof(text),
+        "up to %u nodes may join, but this rendezvous has room for %u connections: nodes "
+        "beyond them are told to retry; raise the hard limit of descriptors where it "
+        "runs (`ulimit -Hn`)",
+        nodes_max, service->limits.links);
+    service->io.announce(service->io.context, name, text);
+}
+
 /* The job that a JOIN means, begun if there is none; NULL when it was refused. */
 static struct ct_service_job *demand_job(struct ct_service *service, uint64_t now_ms,
                                          const struct ct_service_link *link,
@@ -338,6 +352,8 @@ static struct ct_service_job *demand_job(struct ct_service *service, uint64_t no
     }
     if (job == NULL)
         ct_service_refuse(service, link->number, err.code, 0, err.text);
+    else
+        warn_of_limit(service, link->job_name, params->nodes_max);
     return job;
 }
 

@@ -227,7 +227,8 @@ static void dial_next(struct sim *sim, uint32_t index)
 void sim_agent_connect(struct sim *sim, uint32_t index, uint64_t give_up_ms)
 {
     struct sim_host *host = &sim->hosts[index];
-    ct_endpoints_begin(&host->endpoints, local_ms(host), give_up_ms);
+    ct_endpoints_begin(&host->endpoints, local_ms(host), give_up_ms,
+                       ct_member_nodes(&sim->nodes[index].member));
     dial_next(sim, index);
 }
 
@@ -262,6 +263,7 @@ void sim_dialled_opened(struct sim *sim, uint32_t index)
     struct sim_node *node = &sim->nodes[conn->node];
     struct sim_link *link = link_on(host, index);
     if (node->conn == index) {
+        ct_endpoints_opened(&host->endpoints);
         ct_member_connected(&node->member, local_ms(host));
     } else if (host->there == index) {
         struct ct_message hello = ct_holder_hello("sim", node->host, node->options.id);

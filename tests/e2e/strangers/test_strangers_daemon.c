@@ -453,6 +453,10 @@ Test(strangers_daemon, who_finds_no_room_is_told_the_limit)
         cr_assert_eq(stranger_join(&strangers[i], "j", i + 1, &join), CT_MSG_WELCOME, "link %u",
                      (unsigned)i);
     }
+    (void)proc_wait_text(&daemon,
+                         "has room for 136 connections at once (it may have 200 descriptors, "
+                         "`ulimit -Hn`), one for each node and each operator",
+                         10);
     hello = hello_of("j", LINKS + 1);
     stranger_connect(&strangers[LINKS], endpoint);
     stranger_send(&strangers[LINKS], &hello);
@@ -509,4 +513,35 @@ Test(strangers_daemon, a_node_that_hosts_has_all_descriptors_and_its_workers_the
     (void)kill(node.pid, SIGTERM);
     (void)proc_finish(&node, 20);
     proc_free(&node);
+}
+
+/* A script's job, whose store has half of what 16 a worker and 64 more leave. */
+Test(strangers_daemon, who_hosts_a_job_that_may_grow_beyond_its_descriptors_says_so_at_the_start)
+{
+    static const char *const nodes[] = {"1:60", "1:61"};
+    static const char *const words =
+        "--nnodes lets in up to 61 nodes, but where this ctrun hosts the rendezvous it has room "
+        "for 60 connections at once (it may have 200 descriptors, `ulimit -Hn`), as PyTorch's "
+        "store has half of them: nodes beyond them are turned away and come again; raise the hard "
+        "limit here before the start (`ulimit -Hn`), or give a ctrund as --rdzv_endpoint";
+
+    for (int i = 0; i < 2; i++) {
+        struct proc node;
+        const char *const argv[] = {
+            "/bin/sh",
+            "-c",
+            "ulimit -n 200; exec \"$0\" --nproc_per_node 1 --nnodes \"$1\" --rdzv_endpoint "
+            "127.0.0.1:0 --last_call 10ms -- true",
+            proc_program("ctrun"),
+            nodes[i],
+            NULL};
+
+        proc_start(&node, argv, NULL);
+        cr_assert_eq(proc_finish(&node, 20), 0, "%s", ct_buf_str(&node.text));
+        if (i == 0)
+            e2e_not_said(&node, "--nnodes lets in");
+        else
+            e2e_said(&node, words);
+        proc_free(&node);
+    }
 }

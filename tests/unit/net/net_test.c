@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "base/fs.h"
 #include "net/conn_inner_uv.h"
+#include "net/tls.h"
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
@@ -246,4 +247,16 @@ size_t net_raw_read_all(int fd, char *text, size_t room)
     }
     text[size] = '\0';
     return size;
+}
+
+void net_make_hello(const struct ct_key *key, struct ct_buf *ret_hello)
+{
+    struct ct_tls *tls;
+    struct ct_error err = {0};
+
+    cr_assert_eq(ct_tls_new(&tls, false, key, "digits", &err), 0, "%s", err.text);
+    cr_assert_eq(ct_tls_handshake(tls, &err), 0, "%s", err.text);
+    ct_buf_init(ret_hello, 0);
+    cr_assert_eq(ct_tls_drain(tls, ret_hello), 0);
+    ct_tls_free(tls);
 }

@@ -78,6 +78,9 @@ void net_pass(uint64_t ms);
 /* A plain blocking socket connected to the listener, for peers that misbehave. */
 int net_raw(void);
 
+/* What a client with `key` says first, into a new buffer. */
+void net_make_hello(const struct ct_key *key, struct ct_buf *ret_hello);
+
 /* Turn the loop until the raw socket has the peer's end of stream (or reset); what came before is
  * in `text` (terminated); returns its size. */
 size_t net_raw_read_all(int fd, char *text, size_t room);

@@ -498,6 +498,29 @@ Test(listen, many_honest_clients_at_once_all_get_in)
     ct_buf_deinit(&bytes);
 }
 
+/* As agents of one process are while it is busy: the answers to all of them lie unread. */
+Test(listen, many_clients_that_have_shown_the_key_wait_for_each_other_without_being_refused)
+{
+    enum { CLIENTS = 200 };
+    struct ct_listener_options options = net_server(&key);
+    struct ct_buf hello;
+    int fds[CLIENTS];
+
+    options.conn.handshake_ms = 60000;
+    net_listen(&options);
+    for (int i = 0; i < CLIENTS; i++) {
+        net_make_hello(&key, &hello);
+        fds[i] = net_raw();
+        cr_assert_eq(write(fds[i], hello.data, hello.size), (ssize_t)hello.size);
+        ct_buf_deinit(&hello);
+    }
+    NET_UNTIL(ct_listener_connections(net.listener) == CLIENTS || net.refused > 0);
+    net_pass(300); /* old enough to be pushed out, if they were strangers */
+    cr_assert_eq(net.refused, 0, "%s", net.refusal.text);
+    cr_assert_eq(ct_listener_unproven(net.listener), CLIENTS);
+    close_all(fds, CLIENTS);
+}
+
 Test(listen, above_the_number_of_connections_newcomers_are_closed)
 {
     struct ct_listener_options options = net_server(NULL);

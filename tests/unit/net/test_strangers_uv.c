@@ -274,3 +274,100 @@ Test(strangers, an_address_that_is_listened_on_twice_is_in_use_for_others)
     cr_assert_eq(ct_listener_start(&net.loop, &endpoint, &options, &none, &net, &second, &err),
                  CT_EINUSE);
 }
+
+/* ---- who holds the key is no stranger ---- */
+
+/* A peer from 10.9.0.`last` that says `hello` and nothing else, and has its answer or its end. */
+static int say_hello(unsigned last, const struct ct_buf *hello)
+{
+    char source[32], byte;
+
+    (void)snprintf(source, sizeof source, "10.9.0.%u", last);
+    int fd = silent_from(source);
+    cr_assert_eq(write(fd, hello->data, hello->size), (ssize_t)hello->size);
+    NET_UNTIL(recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) >= 0 || errno != EAGAIN);
+    return fd;
+}
+
+/* Has the listener hung up? What it answered is read first. */
+static bool is_hung_up(int fd)
+{
+    char bytes[512];
+    ssize_t size;
+
+    while ((size = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT)) > 0)
+        ;
+    return size == 0 || errno != EAGAIN;
+}
+
+Test(strangers, in_the_midst_of_the_handshake_a_holder_of_the_key_gives_way_to_no_stranger)
+{
+    enum { FEW = 2, HOLDERS = 4 * FEW - 1, CROWD = 40 };
+    struct ct_buf hello;
+    int holders[HOLDERS], crowd[CROWD];
+    char source[32];
+
+    enter_network();
+    listen_at("10.9.1.1", FEW, FEW);
+    for (unsigned i = 0; i < HOLDERS; i++) {
+        net_make_hello(&key, &hello);
+        holders[i] = say_hello(1 + i, &hello);
+        ct_buf_deinit(&hello);
+    }
+    for (int i = 0; i < CROWD; i++) {
+        (void)snprintf(source, sizeof source, "10.9.2.%d", 1 + i);
+        crowd[i] = silent_from(source);
+    }
+    NET_UNTIL(count_closed(crowd, CROWD) == CROWD - FEW);
+    for (int i = 0; i < HOLDERS; i++)
+        cr_assert_not(is_hung_up(holders[i]), "%d", i);
+    cr_assert_eq(ct_listener_unproven(net.listener), HOLDERS + FEW);
+    close_all(holders, HOLDERS);
+    close_all(crowd, CROWD);
+}
+
+Test(strangers, a_copied_hello_makes_no_stranger_a_holder_of_the_key)
+{
+    enum { FEW = 2, COPIES = 10 };
+    struct ct_buf hello;
+    int copies[COPIES], left = 0;
+
+    enter_network();
+    listen_at("10.9.1.1", FEW, FEW);
+    net_make_hello(&key, &hello);
+    for (unsigned i = 0; i < COPIES; i++)
+        copies[i] = say_hello(1 + i, &hello);
+    cr_assert_not(is_hung_up(copies[0]), "the first is no copy to the listener");
+    NET_UNTIL(ct_listener_connections(net.listener) == 1 + FEW);
+    for (int i = 1; i < COPIES; i++)
+        left += !is_hung_up(copies[i]);
+    cr_assert_eq(left, FEW, "as many as there are places of strangers");
+    close_all(copies, COPIES);
+    ct_buf_deinit(&hello);
+}
+
+Test(strangers, holders_of_the_key_beyond_their_places_wait_until_the_oldest_has_had_its_second)
+{
+    enum { FEW = 2, PLACES_OF_ALL = 4 * FEW, PATIENCE_MS = 1000 };
+    struct ct_buf hello;
+    int holders[PLACES_OF_ALL], next;
+
+    enter_network();
+    listen_at("10.9.1.1", FEW, FEW);
+    uint64_t begun_ms = uv_now(&net.loop);
+    for (unsigned i = 0; i < PLACES_OF_ALL; i++) {
+        net_make_hello(&key, &hello);
+        holders[i] = say_hello(1, &hello); /* of one address as well as of many */
+        ct_buf_deinit(&hello);
+    }
+    net_make_hello(&key, &hello);
+    next = say_hello(2, &hello); /* returns when it has an answer */
+    cr_assert_geq(uv_now(&net.loop) - begun_ms, PATIENCE_MS);
+    cr_assert_not(is_hung_up(next));
+    cr_assert(is_hung_up(holders[0]));
+    for (int i = 1; i < PLACES_OF_ALL; i++)
+        cr_assert_not(is_hung_up(holders[i]), "%d", i);
+    close_all(holders, PLACES_OF_ALL);
+    close(next);
+    ct_buf_deinit(&hello);
+}

@@ -278,3 +278,41 @@ Test(tls, the_first_flight_of_a_client_replayed_to_another_server_opens_nothing)
     cr_assert_not(ct_tls_ready(server));
     ct_buf_deinit(&recorded);
 }
+
+Test(tls, a_hello_shows_who_holds_the_key_before_the_handshake_is_over)
+{
+    uint64_t hello[2] = {0};
+
+    make(&key_a, &key_a);
+    cr_assert_eq(ct_tls_read(client, plain, sizeof(plain), &client_err), 0);
+    ct_tls_drain(client, &to_server);
+    cr_assert_not(ct_tls_is_bound(server, &hello[0]), "nothing has come");
+    cr_assert_eq(ct_tls_feed(server, to_server.data, to_server.size), 0);
+    cr_assert_eq(ct_tls_read(server, plain, sizeof(plain), &server_err), 0, "%s", server_err.text);
+    cr_assert_not(ct_tls_ready(server));
+    cr_assert(ct_tls_is_bound(server, &hello[0]));
+    cr_assert_not(ct_tls_is_bound(client, &hello[1]), "a server's hello is no client's");
+    ct_tls_free(server); /* another server sees the same in a copy */
+    cr_assert_eq(ct_tls_new(&server, true, &key_a, NULL, &server_err), 0);
+    cr_assert_eq(carry(&to_server, server, SIZE_MAX, &server_err), 0);
+    cr_assert(ct_tls_is_bound(server, &hello[1]));
+    cr_assert_eq(hello[0], hello[1]);
+}
+
+Test(tls, a_hello_of_another_key_or_changed_on_its_way_shows_nothing)
+{
+    enum { RANDOM_AT = 11, LAST = 1 }; /* in the first record; the binder is its end */
+    const struct ct_key *const keys[] = {&key_b, &key_a, &key_a};
+    uint64_t hello = 0;
+
+    for (int i = 0; i < 3; i++) {
+        make(keys[i], &key_a);
+        cr_assert_eq(ct_tls_read(client, plain, sizeof(plain), &client_err), 0);
+        ct_tls_drain(client, &to_server);
+        to_server.data[i == 1 ? RANDOM_AT : to_server.size - LAST] ^= (char)(i > 0);
+        cr_assert_lt(carry(&to_server, server, SIZE_MAX, &server_err), 0, "%d", i);
+        cr_assert_not(ct_tls_is_bound(server, &hello), "%d", i);
+        tear_down();
+        set_up();
+    }
+}

@@ -172,7 +172,8 @@ static void io_connect(void *context, uint64_t give_up_ms)
 {
     struct host *host = context;
 
-    ct_endpoints_begin(&host->endpoints, host->world->now_ms, give_up_ms);
+    ct_endpoints_begin(&host->endpoints, host->world->now_ms, give_up_ms,
+                       ct_member_nodes(&host->member));
     hosts_dial_next(host);
 }
 

@@ -134,6 +134,7 @@ static void opened(struct conn *conn)
     if (conn->kind != CONN_AGENT)
         hosts_put(conn, false, &hello);
     if (conn == host->agent) {
+        ct_endpoints_opened(&host->endpoints);
         ct_member_connected(&host->member, now_ms);
     } else if (conn == host->there) {
         ct_holder_endpoint_opened(&host->holder, now_ms);

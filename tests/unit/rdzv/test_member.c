@@ -281,6 +281,30 @@ Test(member, a_refusal_for_now_is_tried_again_and_one_for_good_is_not)
     bench_end(&b);
 }
 
+Test(member, who_is_turned_away_again_and_again_asks_less_and_less_often)
+{
+    enum { FIRST_MS = 20, LONGEST_MS = 1000, TIMES = 12 };
+    struct bench b;
+    uint64_t waited_ms = 0;
+
+    bench_begin(&b);
+    for (uint64_t i = 0, least_ms = FIRST_MS; i < TIMES; i++) {
+        struct ct_message m = {
+            .type = CT_MSG_REFUSE,
+            .refuse = {.code = CT_EUNAVAILABLE, .retry_ms = FIRST_MS, .text = "not here"}};
+        ct_member_connected(&b.member, b.now_ms);
+        bench_send(&b, &m);
+        waited_ms = ct_member_deadline(&b.member) - b.now_ms;
+        cr_assert_geq(waited_ms, least_ms, "time %lu", (unsigned long)i);
+        cr_assert_leq(waited_ms, least_ms + least_ms / 2 + 1, "time %lu", (unsigned long)i);
+        least_ms = 2 * least_ms < LONGEST_MS ? 2 * least_ms : LONGEST_MS;
+        b.now_ms += waited_ms;
+        ct_member_tick(&b.member, b.now_ms);
+    }
+    cr_assert_geq(waited_ms, LONGEST_MS);
+    bench_end(&b);
+}
+
 Test(member, nobody_answering_ends_after_the_join_timeout_with_the_last_reason)
 {
     struct bench b;

@@ -28,6 +28,8 @@ struct bench {
     struct peer peers[PEERS];
     char trace[2048]; /* lines of job "j" */
     char value;       /* the first byte of the last value that was sent */
+    char limit[512];  /* what was announced of it last */
+    int limits_told;
 };
 
 static void io_send(void *context, void *to, const struct ct_message *message)
@@ -65,9 +67,12 @@ static bool io_is_for(void *context, void *of, const char *job)
 
 static void io_announce(void *context, const char *job, const char *sentence)
 {
-    (void)context;
-    (void)job;
-    (void)sentence;
+    struct bench *b = context;
+    if (strncmp(sentence, "up to ", 6) == 0) {
+        b->limits_told++;
+        cr_assert_str_eq(job, "j");
+        (void)snprintf(b->limit, sizeof(b->limit), "%s", sentence);
+    }
 }
 
 static void io_trace(void *context, const char *job, const char *line)
@@ -435,6 +440,24 @@ Test(service, links_beyond_the_limit_are_not_opened_and_numbers_are_never_used_a
     cr_assert_neq(again, 0);
     cr_assert_neq(again, second->link);
     cr_assert_neq(again, first);
+    ct_service_free(b.service);
+}
+
+Test(service, a_job_that_may_grow_beyond_the_links_is_told_of_once_at_its_start)
+{
+    static const char *const words =
+        "up to 3 nodes may join, but this rendezvous has room for 2 connections: nodes beyond them "
+        "are told to retry; raise the hard limit of descriptors where it runs (`ulimit -Hn`)";
+    struct bench b;
+    struct ct_service_limits limits = {.links = 2};
+    begin(&b, &limits);
+    join(&b, open_peer(&b, 0), "fits", 2);
+    close_peer(&b, &b.peers[0]);
+    cr_assert_eq(b.limits_told, 0);
+    for (size_t i = 1; i < 3; i++)
+        join(&b, open_peer(&b, i), "j", 3);
+    cr_assert_eq(b.limits_told, 1);
+    cr_assert_str_eq(b.limit, words);
     ct_service_free(b.service);
 }
 

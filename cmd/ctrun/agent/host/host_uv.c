@@ -25,6 +25,23 @@ static uint32_t links_allowed(const struct job *job)
     return job->program.native ? all : CT_MAX(all / 2, 1u);
 }
 
+/* A job that grows to its most would find no room here; said at the start, for the limit of a
+ * process cannot be raised later. */
+static void warn_of_limit(const struct job *job, const struct ct_log *log)
+{
+    char text[CT_DESCRIPTORS_TEXT];
+    uint32_t links = links_allowed(job);
+
+    if (job->cfg.launch.nnodes.max > links)
+        ct_log_event(log, CT_LOG_WARN, "limit",
+                     "--nnodes lets in up to %lld nodes, but where this ctrun hosts the rendezvous "
+                     "it has room for %s%s: nodes beyond them are turned away and come again; "
+                     "raise the hard limit here before the start (`ulimit -Hn`), or give a ctrund "
+                     "as --rdzv_endpoint",
+                     (long long)job->cfg.launch.nnodes.max, ct_descriptors_describe(links, text),
+                     job->program.native ? "" : ", as PyTorch's store has half of them");
+}
+
 /* ---- alone ---------------------------------------------------------------------------------- */
 
 static int start_alone(struct host *host, uv_loop_t *loop, const struct job *job,
@@ -284,7 +301,9 @@ static void hold(struct host *host, uv_loop_t *loop, const struct job *job,
         rc = ct_rdzv_server_start(&host->server, loop, &options, &err);
     }
     host->replicated = rc == 0;
-    if (rc != 0)
+    if (rc == 0)
+        warn_of_limit(job, log);
+    else
         ct_log_event(log, CT_LOG_DEBUG, "replica", "this host cannot hold the record: %s",
                      err.text);
 }
@@ -319,6 +338,8 @@ int host_start(struct host *host, uv_loop_t *loop, const struct job *job, const 
         find_slurm(host, loop, job);
     int rc = job->alone ? start_alone(host, loop, job, log, err)
                         : start_among(host, loop, job, log, err);
+    if (rc == 0 && host->server != NULL)
+        warn_of_limit(job, log);
     if (rc != 0)
         host_close(host);
     return rc;
