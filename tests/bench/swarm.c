@@ -20,8 +20,8 @@
  *   leader      (where nodes hold the record) the ctrun that leads is killed: until the last of the
  *               others has the next ROUND; bytes and memory of the one that leads then
  *
- * The nodes begin AT_ONCE a turn of the loop, each from an address of its own in 127.1.0.0/16: a
- * daemon takes few connections of one address that have not yet said who they are. */
+ * The nodes begin AT_ONCE a millisecond, each from an address of its own in 127.1.0.0/16: a daemon
+ * takes few connections of one address that have not yet said who they are. */
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/number/hash.h"
@@ -39,7 +39,6 @@
 
 enum {
     AT_ONCE = 16,
-    UNDER_WAY = 1024, /* handshakes take their time: beyond that, wait for answers */
     NODES_MAX = 16384,
     LEASE_MS = 15 * 1000,
     PERIODS = 4,
@@ -58,7 +57,6 @@ struct node {
     struct swarm *swarm;
     struct ct_agent *agent;
     uint64_t generation; /* of its last ROUND */
-    bool answered;
     bool stopped;
 };
 
@@ -83,7 +81,6 @@ struct swarm {
     struct node *nodes;
     uint32_t count;
     uint32_t begun;    /* agents started */
-    uint32_t answered; /* of them, those that the daemon has told what the job waits for */
     uint32_t lost;     /* the first ones, stopped in LOSING */
     uint32_t in_round; /* nodes that have the newest ROUND */
     uint64_t generation;
@@ -239,11 +236,7 @@ static void regrouped(struct swarm *swarm)
 
 static void on_waiting(void *context, const char *text)
 {
-    struct node *node = context;
-    if (!node->answered && text != NULL && strncmp(text, "job ", 4) == 0) {
-        node->answered = true;
-        node->swarm->answered++;
-    }
+    (void)context, (void)text;
 }
 
 static void on_prepare(void *context, uint64_t generation, enum ct_rdzv_reason reason,
@@ -350,8 +343,7 @@ static void begin_node(struct swarm *swarm, uint32_t index)
 static void begin_more(uv_timer_t *timer)
 {
     struct swarm *swarm = timer->data;
-    bool is_slow = swarm->key_file != NULL && swarm->begun - swarm->answered >= UNDER_WAY;
-    for (unsigned i = 0; i < AT_ONCE && swarm->begun < swarm->count && !is_slow; i++)
+    for (unsigned i = 0; i < AT_ONCE && swarm->begun < swarm->count; i++)
         begin_node(swarm, swarm->begun++);
     if (swarm->begun == swarm->count)
         (void)uv_timer_stop(timer);
