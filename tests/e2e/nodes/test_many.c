@@ -124,7 +124,7 @@ Test(many, more_ranks_than_a_worker_has_descriptors_for_are_refused_with_the_rem
 {
     struct proc proc;
 
-    run_with_descriptors(&proc, "32", 16, 256);
+    run_with_descriptors(&proc, SANITIZED ? "16" : "32", 16, 256);
     expect_status(&proc, 69);
     e2e_said(&proc, "Too many open files: raise the limit of 16 (ulimit -n)");
     expect_no_step(&proc);

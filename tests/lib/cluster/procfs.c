@@ -223,26 +223,59 @@ static bool is_named(pid_t pid, const char *name)
     return read && strcmp(text, name) == 0;
 }
 
-int procfs_children(pid_t pid, const char *name, struct procfs_child *children, int room,
-                    int *ret_zombies)
+/* What is gathered of children. */
+struct family {
+    const char *name;
+    struct procfs_child *children;
+    int room, count, zombies;
+};
+
+/* Those that one thread has started. */
+static void add_children(struct family *family, pid_t pid, const char *thread)
 {
-    char path[64];
-    int count = 0, zombies = 0, child;
+    char path[80];
+    int child;
     struct procfs_stat stat;
 
-    (void)snprintf(path, sizeof path, "task/%d/children", (int)pid);
+    (void)snprintf(path, sizeof path, "task/%.40s/children", thread);
     FILE *file = open_file(pid, path);
     while (file != NULL && fscanf(file, "%d", &child) == 1) {
         if (!procfs_stat(child, &stat))
             continue;
         if (stat.state == 'Z')
-            zombies++;
-        else if (count < room && is_named(child, name))
-            children[count++] = (struct procfs_child){child, stat.born};
+            family->zombies++;
+        else if (family->count < family->room && is_named(child, family->name))
+            family->children[family->count++] = (struct procfs_child){child, stat.born};
     }
     if (file != NULL)
         (void)fclose(file);
+}
+
+static int by_birth(const void *a, const void *b)
+{
+    const struct procfs_child *x = a, *y = b;
+
+    if (x->born != y->born)
+        return x->born < y->born ? -1 : 1;
+    return (x->pid > y->pid) - (x->pid < y->pid);
+}
+
+int procfs_children(pid_t pid, const char *name, struct procfs_child *children, int room,
+                    int *ret_zombies)
+{
+    struct family family = {.name = name, .children = children, .room = room};
+    char path[64];
+
+    (void)snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    DIR *folder = opendir(path);
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;)
+        if (entry->d_name[0] != '.')
+            add_children(&family, pid, entry->d_name);
+    if (folder != NULL)
+        (void)closedir(folder);
+    if (family.count > 0)
+        qsort(children, (size_t)family.count, sizeof *children, by_birth);
     if (ret_zombies != NULL)
-        *ret_zombies = zombies;
-    return count;
+        *ret_zombies = family.zombies;
+    return family.count;
 }

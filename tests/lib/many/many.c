@@ -57,8 +57,16 @@ static void note(struct run *run, const char *format, ...)
 
 /* ---- starting ------------------------------------------------------------------------------- */
 
+/* Its ranks are started by the site's mpirun, without an agent. */
+static bool is_mpi(const struct run *run)
+{
+    return strcmp(run->shape->backend, "mpi") == 0;
+}
+
+/* Of the training; what follows LAUNCH is for agents. */
 static const char *const *options_of(const struct run *run, int node)
 {
+    enum { LAUNCH = 6 };
     static char words[8][WORD_BYTES];
     static const char *list[64];
     int world = run->shape->nodes * run->shape->ranks;
@@ -73,13 +81,13 @@ static const char *const *options_of(const struct run *run, int node)
     (void)snprintf(words[5], WORD_BYTES, "--parallel.timeout=%.0f", run->setting->seconds);
     (void)snprintf(words[6], WORD_BYTES, "--join_timeout=%.0f", run->setting->seconds);
     (void)snprintf(words[7], WORD_BYTES, "--node_rank=%d", node);
-    for (size_t i = 0; i < CT_COUNT(words) - (run->shape->nodes == 1); i++)
+    size_t used = CT_COUNT(words) - (run->shape->nodes == 1);
+    for (size_t i = 0; i < (is_mpi(run) ? LAUNCH : used); i++)
         list[count++] = words[i];
     list[count++] = "--optim.lr=0.03";
     list[count++] = "--log.every=1";
     list[count++] = "--log.tensorboard=false";
     list[count++] = "--checkpoint.dir=";
-    list[count++] = "--grace=5s";
     for (size_t i = 0; run->setting->options != NULL && run->setting->options[i] != NULL; i++) {
         CT_ASSERT(count + 1 < CT_COUNT(list));
         list[count++] = run->setting->options[i];
@@ -100,6 +108,22 @@ static void take_line(void *context, struct proc *proc, const char *line)
         (void)ct_str_copy(run->failed, sizeof run->failed, strstr(line, "job failed: "));
     else if (run->error[0] == '\0' && ct_starts_with(line, "  | "))
         (void)ct_str_copy(run->error, sizeof run->error, line + 4);
+}
+
+static bool start_mpi(struct run *run)
+{
+    char ranks[16], ctworker[PATH_MAX];
+    const char *const front[] = {
+        "mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-np", ranks, ctworker, NULL};
+    struct words words = {0};
+
+    (void)snprintf(ranks, sizeof ranks, "%d", run->shape->ranks);
+    (void)snprintf(ctworker, sizeof ctworker, "%s/ctworker", run->setting->programs);
+    words_append(&words, front);
+    words_append(&words, options_of(run, 0));
+    words_add(&words, run->setting->config);
+    return run->shape->nodes == 1 &&
+           job_start(&run->job, &run->job.agents[0], "mpirun", 0, "host0", words.list) == 0;
 }
 
 static bool start(struct run *run)
@@ -124,6 +148,8 @@ static bool start(struct run *run)
     (void)snprintf(nodes, sizeof nodes, "%d", run->shape->nodes);
     run->began_s = process_now_s();
     run->began_wall_s = wall_s();
+    if (is_mpi(run))
+        return start_mpi(run);
     for (int i = 0; i < run->shape->nodes; i++) {
         (void)snprintf(name, sizeof name, "host%d", i);
         agent.options = options_of(run, i);

@@ -23,7 +23,7 @@ enum { MANY_RANKS = 512, MANY_TROUBLE = 1024 };
 struct many_shape {
     int nodes;
     int ranks;           /* of each node */
-    const char *backend; /* parallel.backend */
+    const char *backend; /* parallel.backend; mpi: on one node, started by Open MPI's mpirun */
 };
 
 struct many_setting {
