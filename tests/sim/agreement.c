@@ -159,8 +159,9 @@ static void founds_second(struct sim *sim, const struct sim_host *host, uint64_t
     if (sim->over)
         return;
     uint64_t calm_since = CT_MAX(a->disturbed_ms, host->started_ms);
-    if (sim->storms == 0 && sim->now > calm_since + CALM_MS && sim->oracle.generation > 0 &&
-        is_reached(sim, host))
+    bool is_younger = host->record > a->record; /* else an older job has come back */
+    if (is_younger && sim->storms == 0 && sim->now > calm_since + CALM_MS &&
+        sim->oracle.generation > 0 && is_reached(sim, host))
         sim_fail(sim,
                  "R5: n%u makes round %" PRIu64 " of a record that it founded, and the one with "
                  "round %" PRIu64 " lives",
