@@ -4,12 +4,14 @@
  *     comm thread                        reduce(0) reduce(1)
  *                                        `- as soon as its bucket's last writer is done
  *
+ *     model thread        msg(0)   msg(1)            slices and stages: the queue beside that one
+ *
  * Each thread has its queue of the device. Where ops run asynchronously, a thread waits until the
  * other has enqueued an op, and the queue until the op has run.
  *
- * One arena holds everything (the plan says where); nothing is allocated after ct_exec_new. The
- * comm thread exists when the plan overlaps and the world has more than one rank; between steps it
- * sleeps and the group is free for the caller's own collectives.
+ * One arena holds everything (the plan says where); nothing is allocated after ct_exec_new. A
+ * thread exists when the plan has ops for its queue; between steps it sleeps and the group is free
+ * for the caller's own collectives.
  *
  * Failure. A collective that fails (CT_EREVOKED, CT_ETIMEOUT, ...) ends the step with that code.
  * The update starts only after every reduction has succeeded, so parameters and moments are those
@@ -33,7 +35,7 @@
 
 struct ct_exec;
 
-/* When an op ran. `start` and `end` count all starts and ends of both queues, so that the order is
+/* When an op ran. `start` and `end` count the starts and ends of all queues, so that the order is
  * known without a clock. */
 struct ct_exec_event {
     uint64_t start_ns, end_ns; /* the injected clock */

@@ -46,13 +46,19 @@ bool ct_plan_calls_group(const struct ct_program_op *op)
     return ct_op_is_comm(op->kind) && op->kind != CT_OP_PUSH && op->kind != CT_OP_RANK_COPY;
 }
 
+/* Whether `call` may not be open any more when the update begins with `op`. */
+static bool precedes_update(const struct ct_program_op *call, const struct ct_program_op *op)
+{
+    return op->stage == CT_STAGE_UPDATE && ct_plan_is_model_comm(call);
+}
+
 bool ct_plan_ordered(const struct ct_plan *plan, const struct ct_plan_list *list,
                      const struct ct_program_op *a, const struct ct_program_op *b)
 {
     if (ct_plan_calls_group(a) && ct_plan_calls_group(b) &&
         ct_mesh_shared(&plan->mesh, a->axis, b->axis))
         return true;
-    return ct_plan_conflict(list, a, b);
+    return precedes_update(a, b) || precedes_update(b, a) || ct_plan_conflict(list, a, b);
 }
 
 /* ---- lists that are not placed -------------------------------------------------------------- */

@@ -40,8 +40,9 @@ bool ct_plan_conflict(const struct ct_plan_list *list, const struct ct_program_o
  * order. */
 bool ct_plan_calls_group(const struct ct_program_op *op);
 
-/* Return whether the order of two ops of a placed list matters: because of their bytes, or because
- * they are calls of one group. */
+/* Return whether the order of two ops of a placed list matters: because of their bytes,
+ * because they are calls of one group, or because one is of the update, which begins when no
+ * message and no call between slices can fail any more. */
 bool ct_plan_ordered(const struct ct_plan *plan, const struct ct_plan_list *list,
                      const struct ct_program_op *a, const struct ct_program_op *b);
 
@@ -56,9 +57,10 @@ struct ct_plan_flight {
     int first, last;
 };
 
-/* Return the flight of op `i` of a list that need not be placed. It is more than the op itself, when
- * the plan overlaps, for calls between slices, up to what depends on them; for messages, a run of the
- * stage before and behind; for a unit's gradients, until those of the next one are scattered. */
+/* Return the flight of op `i` of a list that need not be placed. It is more than the op
+ * itself, when the plan overlaps, for calls between slices, up to what depends on them; for
+ * messages, a run of the stage before and behind; for a unit's gradients, until those of the next
+ * one are scattered. */
 struct ct_plan_flight ct_plan_flight(const struct ct_plan *plan, const struct ct_program *program,
                                      int i);
 

@@ -504,6 +504,14 @@ struct queued {
     int known[CT_QUEUE_COUNT][CT_QUEUE_COUNT];
 };
 
+static const char *why_ordered(const struct verifier *v, const struct ct_program_op *op,
+                               const struct ct_program_op *other)
+{
+    if (ct_plan_conflict(v->list, op, other))
+        return "which touches the same bytes";
+    return op->stage == CT_STAGE_UPDATE ? "which can fail" : "a call of the same group";
+}
+
 /* Op `i` waits for all ops of queue `other` before it whose order with it matters. */
 static int check_wait(const struct verifier *v, int i, int other, struct queued *queued)
 {
@@ -522,10 +530,7 @@ static int check_wait(const struct verifier *v, int i, int other, struct queued 
             continue;
         if (ct_plan_ordered(v->plan, v->list, &ops[i], &ops[j]))
             return ct_error_set(v->err, CT_EBUG, "op %d (%s) does not wait for op %d (%s), %s", i,
-                                op_name(v, i), j, op_name(v, j),
-                                ct_plan_conflict(v->list, &ops[i], &ops[j])
-                                    ? "which touches the same bytes"
-                                    : "a call of the same group");
+                                op_name(v, i), j, op_name(v, j), why_ordered(v, &ops[i], &ops[j]));
         position--;
     }
     return 0;

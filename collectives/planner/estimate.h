@@ -1,9 +1,9 @@
 /* The cost of a step for a rank on given machines: its plan's measure (collectives/plan/measure.h),
  * and the time of its ops by the device's figures.
  *
- * Time. The list is simulated once, with both queues and their waits: an op takes as long as its
+ * Time. The list is simulated once, with its queues and their waits: an op takes as long as its
  * arithmetic or its memory traffic, whichever is longer; a collective as long as its slowest link.
- * Work of the communication queue that overlaps with compute costs nothing. Of a pipeline the first
+ * Work of a communication queue that overlaps with compute costs nothing. Of a pipeline the first
  * and the last stage are estimated, which differ from the others: the larger one's memory, the
  * slower one's time, and the time that the pipeline takes to fill and drain.
  *

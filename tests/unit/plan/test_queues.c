@@ -232,6 +232,21 @@ Test(queues, a_stage_computes_on_while_what_it_has_made_is_sent)
     ct_plan_deinit(&plan);
 }
 
+Test(queues, the_update_begins_when_no_message_can_fail_any_more)
+{
+    struct ct_plan_options options = plan_options;
+    struct ct_plan plan;
+
+    options.world = options.stages = 2;
+    options.rank = 1; /* which sends the last one */
+    plan_init(&plan, &options);
+    int sumsq = find_op(&plan, CT_OP_SUMSQ, 0), messages = position(&plan, sumsq, CT_QUEUE_MODEL);
+    cr_assert_gt(messages, 0);
+    cr_assert_eq(plan.step.slot[sumsq].wait[CT_QUEUE_MODEL], messages);
+    plan.step.slot[sumsq].wait[CT_QUEUE_MODEL] = 0;
+    expect_objection(&plan, "which can fail");
+}
+
 /* ---- of sharded layers ----------------------------------------------------------------------- */
 
 /* The next unit's gradients do not take the place of those that are still on their way. */
