@@ -16,8 +16,8 @@
 
 #include "job/launch_job.h"
 
-/* Run the job on this node to its end; the exit status of ctrun. `err` is set when it could not even
- * begin to: nothing was said of that. */
+/* Run the job on this node to its end; the exit status of ctrun. `err` is set when it could not
+ * even begin to: nothing was said of that. */
 int node_run(const struct job *job, struct ct_error *err);
 
 #endif

@@ -42,8 +42,8 @@ void hosts_down(struct hosts *hosts);
 
 /* Tell each host the hardware address of every other one, for good: a connection then needs no ARP.
  * The kernel keeps 1024 addresses that it has asked for, of all namespaces together, and drops what
- * is sent to further ones: 33 hosts that all talk to each other are too many. But a host that is cut
- * off is then only silent to the others, where ARP would call it unreachable. */
+ * is sent to further ones: 33 hosts that all talk to each other are too many. But a host that is
+ * cut off is then only silent to the others, where ARP would call it unreachable. */
 bool hosts_introduce(const struct hosts *hosts);
 
 /* "10.78.0.1" of host 0, and so on; on loopback, and for HOSTS_HERE, "127.0.0.1", ... Static, each
