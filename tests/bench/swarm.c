@@ -39,7 +39,7 @@
 enum {
     AT_ONCE = 16,
     UNDER_WAY = 1024, /* handshakes take their time: beyond that, wait for answers */
-    NODES_MAX = 16384,
+    NODES_MAX = CT_RDZV_NODES_LIMIT,
     LEASE_MS = 15 * 1000,
     PERIODS = 4,
     GIVE_UP_MS = 120 * 1000,
