@@ -3,9 +3,18 @@
 #include "e2e.h"
 
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
 
-TestSuite(plan, .init = e2e_enter, .fini = e2e_leave, .timeout = 60);
+/* Of this machine's calibration, if there is one, the tests know nothing. */
+static void enter(void)
+{
+    e2e_enter();
+    cr_assert_eq(setenv("XDG_CONFIG_HOME", e2e_in_folder("config"), 1), 0);
+    cr_assert_eq(unsetenv("CTRUN_CALIBRATION"), 0);
+}
+
+TestSuite(plan, .init = enter, .fini = e2e_leave, .timeout = 60);
 
 Test(plan, every_configuration_that_is_shipped_can_be_planned)
 {
