@@ -22,7 +22,7 @@ Q := $(if $(filter 1,$(V)),,@)
 SAY := @$(if $(or $(filter 1,$(V)),$(findstring s,$(firstword -$(MAKEFLAGS)))),true,echo)
 
 # ---- modules: folder, dependencies, libraries ---------------------------------------------------
-MODULES := base wire config net rpc tcpstore launch tensor cuda graph decode recipe data train replica rdzv agent coll bench plan planner exec ps trainer
+MODULES := base wire config net rpc tcpstore launch tensor cuda graph decode recipe data train replica rdzv agent coll bench plan planner exec calibrate ps trainer
 
 DIRS_base   := lib/base lib/base/log lib/base/number
 DIRS_wire   := lib/wire
@@ -48,6 +48,7 @@ DIRS_bench  := collectives/bench
 DIRS_plan   := collectives/plan collectives/plan/passes collectives/plan/passes/fuse
 DIRS_planner := collectives/planner
 DIRS_exec   := collectives/exec
+DIRS_calibrate := collectives/planner/calibrate
 DIRS_ps     := collectives/ps
 DIRS_trainer := cmd/ctworker/trainer cmd/ctworker/trainer/worker
 
@@ -73,6 +74,7 @@ DEPS_bench  := base coll
 DEPS_plan   := base tensor graph
 DEPS_planner := base config recipe train tensor graph plan
 DEPS_exec   := base wire tensor graph coll plan
+DEPS_calibrate := base tensor graph coll bench plan planner exec
 DEPS_ps     := base wire net rpc tensor graph coll plan
 DEPS_trainer := base config recipe data train tensor graph coll plan planner exec ps
 
@@ -88,7 +90,7 @@ LIBS_train  := -ljansson
 PROGRAMS := ctrun ctrund ctworker
 # The folders of program $1 that are no module.
 folders = cmd/$1 $(filter-out $(DIRS_agent),$(patsubst %/.,%,$(wildcard cmd/$1/agent/. cmd/$1/agent/*/.)))
-USES_ctrun    := config decode data train recipe planner launch tcpstore rdzv agent bench
+USES_ctrun    := config decode data train recipe planner launch tcpstore rdzv agent bench calibrate
 USES_ctrund   := rdzv
 USES_ctworker := trainer
 

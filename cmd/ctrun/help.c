@@ -18,7 +18,7 @@ static const struct ct_command commands[] = {
 
 #define DEVICE(NAME, name, ...) name " "
 #define CT_DEVICE_NAMES devices
-static const char devices[] =
+static const char devices[] = "here "
 #include "collectives/planner/device.def"
     ;
 #define VALUE_BYTES "SIZE"

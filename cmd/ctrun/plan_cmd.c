@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "cli_options.h"
 #include "collectives/planner/plan_report.h"
+#include "plan_calibrate.h"
 #include "recipe/recipe.h"
 
 #include <stdio.h>
@@ -18,10 +19,13 @@
 
 /* Its own words; the rest is for ct_config_load. */
 struct plan_options {
-    const char *device;
-    uint64_t memory_bytes; /* 0: the device's */
+    const char *device;     /* NULL: this machine where it was measured, else "cpu" */
+    struct ct_costs *costs; /* room for what was measured */
+    uint64_t memory_bytes;  /* 0: the device's */
     int64_t rank;
     bool ops, json;
+    bool calibrate;          /* measure this machine, plan nothing */
+    const char *calibration; /* the file; NULL: the environment's */
     int argc;
     char **argv;
 };
@@ -41,6 +45,8 @@ static int parse_arguments(struct plan_options *options, int argc, char **argv,
         {"memory", CT_OPTION_BYTES, &options->memory_bytes},
         {"rank", CT_OPTION_NUMBER, &options->rank},
         {"json", CT_OPTION_FLAG, &options->json},
+        {"calibrate", CT_OPTION_FLAG, &options->calibrate},
+        {"calibration", CT_OPTION_TEXT, &options->calibration},
     };
     const char *file = NULL;
     struct ct_cli_options cli = {.command = "plan",
@@ -52,12 +58,40 @@ static int parse_arguments(struct plan_options *options, int argc, char **argv,
     int code = ct_cli_options_read(&cli, argc - 1, argv + 1, err);
 
     options->argc = cli.rest_count;
-    if (code == 0 && file == NULL)
+    if (code == 0 && options->calibrate && file != NULL)
+        return ct_error_set(err, CT_EUSAGE,
+                            "--calibrate measures this machine and plans nothing: leave \"%.80s\" "
+                            "out",
+                            file);
+    if (code == 0 && file == NULL && !options->calibrate)
         code =
             ct_error_set(err, CT_EUSAGE, "name the YAML file of a training: ctrun plan FILE.yaml");
-    if (code == 0)
+    if (code == 0 && file != NULL)
         options->argv[options->argc++] = (char *)(uintptr_t)file;
     return code;
+}
+
+/* "here" is this machine, as it was measured, and what a plan is for where nobody says another;
+ * "cpu" where it was not measured. */
+static int decide_device(const struct plan_options *options, struct ct_machine *ret,
+                         struct ct_error *err)
+{
+    bool here = options->device == NULL || strcmp(options->device, "here") == 0, found = false;
+    int code = here ? ct_costs_load(options->costs, options->calibration, &found, err) : 0;
+
+    if (code == 0 && here && !found && options->device != NULL)
+        return ct_error_set(err, CT_ENOTFOUND,
+                            "--device here: this machine was not measured; measure it: ctrun plan "
+                            "--calibrate");
+    if (code == 0)
+        code = ct_machine_device(here ? "cpu" : options->device, &ret->device, err);
+    if (code != 0 || !found)
+        return code;
+    ret->costs = options->costs;
+    ret->device.name = "cpu";
+    ret->device.sources = options->costs->machine;
+    ret->device.memory_bytes = options->costs->value[CT_COST_memory];
+    return 0;
 }
 
 /* The machines that the configuration and the words name. */
@@ -74,7 +108,7 @@ static int decide_machine(const struct plan_options *options, const struct ct_co
                             text);
     ret->nodes = (int)cfg->launch.nnodes.max;
     ret->per_node = (int)workers;
-    int code = ct_machine_device(options->device, &ret->device, err);
+    int code = decide_device(options, ret, err);
     if (options->memory_bytes > 0)
         ret->device.memory_bytes = (double)options->memory_bytes;
     int world = ret->nodes * ret->per_node;
@@ -176,16 +210,29 @@ static int run(const struct plan_options *options)
 
 int ct_cmd_plan(int argc, char **argv)
 {
-    struct plan_options options = {.device = "cpu",
+    struct plan_options options = {.costs = calloc(1, sizeof *options.costs),
                                    .argv = calloc((size_t)argc + 1, sizeof(char *))};
     struct ct_error err = {0};
     int status;
 
-    if (options.argv == NULL) {
+    if (argc == 3 && strcmp(argv[1], "worker") == 0) {
+        free(options.argv);
+        free(options.costs);
+        return ct_plan_calibrate_worker(argv[2]);
+    }
+    if (options.argv == NULL || options.costs == NULL) {
+        free(options.argv);
+        free(options.costs);
         (void)ct_error_set(&err, CT_ENOMEM, "out of memory");
         return complain(&err);
     }
-    status = parse_arguments(&options, argc, argv, &err) == 0 ? run(&options) : complain(&err);
+    if (parse_arguments(&options, argc, argv, &err) != 0)
+        status = complain(&err);
+    else if (options.calibrate)
+        status = ct_plan_calibrate(options.calibration, options.argc, options.argv);
+    else
+        status = run(&options);
     free(options.argv);
+    free(options.costs);
     return status;
 }

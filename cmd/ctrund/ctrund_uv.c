@@ -42,7 +42,7 @@ struct daemon {
 enum {
     GOODBYE_MS = 1000,
     RESERVED = 64,
-    CONNECTIONS = 65536,
+    CONNECTIONS = 131072,
     PEERS_LEASE_MS = 4000, /* a silent one that leads is replaced within half of it */
 };
 

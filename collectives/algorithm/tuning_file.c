@@ -1,11 +1,10 @@
-/* See tuning.h: the file, and which machine this is. */
+/* See tuning.h: the file. */
 #include "algorithm/tuning.h"
 
-#include "base/assert.h"
 #include "base/fs.h"
 #include "base/str.h"
+#include "base/this_machine.h"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,44 +13,12 @@
 
 void ct_table_path(char *path, size_t room)
 {
-    const char *given = getenv("CTRUN_TUNING"), *config = getenv("XDG_CONFIG_HOME");
-    const char *home = getenv("HOME");
+    const char *given = getenv("CTRUN_TUNING");
 
-    path[0] = '\0';
     if (given != NULL && *given != '\0')
         (void)ct_str_copy(path, room, strcmp(given, "none") == 0 ? "" : given);
-    else if (config != NULL && *config == '/')
-        (void)snprintf(path, room, "%s/ctrun/tuning", config);
-    else if (home != NULL && *home == '/')
-        (void)snprintf(path, room, "%s/.config/ctrun/tuning", home);
-}
-
-/* The processor's name, from the first page that the kernel tells of it: "AMD EPYC". */
-static void read_processor(char *name, size_t room)
-{
-    static const char key[] = "model name";
-    int fd = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
-    char text[4096];
-    ssize_t got = fd >= 0 ? read(fd, text, sizeof text - 1) : 0;
-
-    if (fd >= 0)
-        (void)close(fd);
-    text[CT_MAX(got, 0)] = '\0';
-    const char *at = strstr(text, key);
-    at = at != NULL ? strchr(at, ':') : NULL;
-    (void)ct_str_copy(name, room, at != NULL ? at + 1 + strspn(at + 1, " ") : "an unknown kind");
-    name[strcspn(name, "\n#")] = '\0';
-    for (size_t length = strlen(name); length > 0 && name[length - 1] == ' '; length--)
-        name[length - 1] = '\0';
-}
-
-static void name_machine(char *machine)
-{
-    char name[CT_MACHINE_TEXT / 2];
-
-    read_processor(name, sizeof name);
-    (void)snprintf(machine, CT_MACHINE_TEXT, "%ld cores of %s", sysconf(_SC_NPROCESSORS_ONLN),
-                   name);
+    else
+        ct_this_machine_path("tuning", path, room);
 }
 
 /* The file's text; empty when nobody named it and it is not there. */
@@ -84,7 +51,7 @@ int ct_table_load(struct ct_table *ret_table, struct ct_error *err)
     ct_buf_init(&text, 0);
     int code = read_file(path, &text, err);
     if (code == 0 && text.size > 0) {
-        name_machine(ret_table->machine);
+        ct_this_machine_name(ret_table->machine, CT_MACHINE_TEXT);
         code = parse_file(ret_table, path, &text, err);
     }
     ct_buf_deinit(&text);
@@ -103,7 +70,7 @@ int ct_table_save(struct ct_table *table, struct ct_error *err)
                             "no place for a tuning table: set CTRUN_TUNING to a path");
     ct_buf_init(&text, 0);
     ct_buf_init(&merged, CT_TABLE_TEXT);
-    name_machine(table->machine);
+    ct_this_machine_name(table->machine, CT_MACHINE_TEXT);
     int code = access(path, F_OK) != 0 ? 0 : ct_fs_read(path, CT_TABLE_TEXT, &text, err);
     if (code == 0)
         code = parse_file(&before, path, &text, err);

@@ -40,15 +40,37 @@ static int stride_of(const struct ct_plan *plan, enum ct_axis axis)
                                                : 1;
 }
 
+static enum ct_cost_call call_of(int kind)
+{
+    switch (kind) {
+    case CT_OP_EXCHANGE:
+    case CT_OP_PUSH:
+        return CT_CALL_COST_SEND;
+    case CT_OP_ALL_GATHER:
+    case CT_OP_SCATTER:
+    case CT_OP_BROADCAST:
+        return CT_CALL_COST_ALL_GATHER;
+    case CT_OP_REDUCE_SCATTER:
+    case CT_OP_REDUCE:
+        return CT_CALL_COST_REDUCE_SCATTER;
+    default:
+        return CT_CALL_COST_ALL_REDUCE;
+    }
+}
+
 static double comm_s(const struct ct_machine *machine, const struct ct_plan *plan,
                      const struct ct_program_op *op)
 {
     double bytes = ct_plan_comm_bytes(plan, op);
-    int stride = stride_of(plan, op->axis);
+    int stride = stride_of(plan, op->axis), ranks = ct_mesh_size(&plan->mesh, op->axis);
 
+    if (op->kind == CT_OP_RANK_COPY)
+        return 0;
+    if (machine->costs != NULL)
+        return ct_machine_call_s(machine, call_of(op->kind), ranks, stride, bytes);
     if (op->kind == CT_OP_EXCHANGE || op->kind == CT_OP_PUSH)
         return ct_machine_send_s(machine, stride, bytes);
-    double once = ct_machine_gather_s(machine, ct_mesh_size(&plan->mesh, op->axis), stride, bytes);
+    double once = ct_machine_gather_s(machine, ranks, stride, bytes);
     return op->kind == CT_OP_ALL_REDUCE ? 2 * once : once;
 }
 
@@ -56,21 +78,35 @@ static double op_s(const struct ct_machine *machine, const struct ct_plan *plan,
 {
     const struct ct_program *program = &plan->step.program;
     const struct ct_program_op *op = &program->ops[i];
+    bool half = op->dtype == CT_BF16 || op->dtype == CT_F16;
 
     if (ct_op_is_comm(op->kind))
         return comm_s(machine, plan, op);
+    if (machine->costs != NULL) {
+        struct ct_cost_shape shape = ct_cost_shape(program, op);
+        int threads = ct_costs_threads(machine->costs, machine->per_node);
+        return ct_costs_op_s(machine->costs, op->kind, half, threads, &shape) *
+               ct_costs_slowdown(machine->costs, machine->per_node);
+    }
     struct ct_cost cost = ct_program_cost(program, op);
-    bool half = op->dtype == CT_BF16 || op->dtype == CT_F16;
     return ct_machine_op_s(machine, cost.flop, cost.bytes,
                            half ? machine->device.bf16_flops : machine->device.f32_flops);
 }
 
-/* Run the list on paper. */
+/* Whether the threads of both queues have processors of their own: a device is one. */
+static bool is_parallel(const struct ct_machine *machine)
+{
+    return machine->costs == NULL || 2 * machine->per_node <= machine->costs->value[CT_COST_cores];
+}
+
+/* Run the list on paper. Queues that share a processor take turns, and each wait of one for the
+ * other wakes a thread. */
 static int run(const struct ct_machine *machine, const struct ct_plan *plan,
                struct ct_estimate *ret)
 {
     int count = plan->step.program.op_count, done[CT_QUEUE_COUNT] = {0};
-    double now[CT_QUEUE_COUNT] = {0};
+    double now[CT_QUEUE_COUNT] = {0}, sum_s = 0;
+    double wake_s = machine->costs != NULL ? machine->costs->value[CT_COST_wake] : 0;
     double *ended = calloc((size_t)count * CT_QUEUE_COUNT, sizeof *ended);
 
     if (ended == NULL)
@@ -81,14 +117,20 @@ static int run(const struct ct_machine *machine, const struct ct_plan *plan,
         double takes = op_s(machine, plan, i);
         for (int other = 0; other < CT_QUEUE_COUNT; other++)
             if (slot->wait[other] > 0)
-                now[queue] = fmax(now[queue], ended[other * count + slot->wait[other] - 1]);
+                now[queue] =
+                    fmax(now[queue], ended[other * count + slot->wait[other] - 1] + wake_s);
         now[queue] += takes;
+        sum_s += takes;
         ended[queue * count + done[queue]++] = now[queue];
         *(ct_op_is_comm(plan->step.program.ops[i].kind) ? &ret->comm_s : &ret->compute_s) += takes;
     }
     free(ended);
     for (int queue = 0; queue < CT_QUEUE_COUNT; queue++)
         ret->step_s = fmax(ret->step_s, now[queue]);
+    if (!is_parallel(machine))
+        ret->step_s = fmax(ret->step_s, sum_s);
+    if (machine->costs != NULL)
+        ret->step_s += machine->costs->value[CT_COST_step];
     return 0;
 }
 

@@ -105,6 +105,18 @@ double ct_machine_send_s(const struct ct_machine *machine, int stride, double by
     return machine->device.start_s + bytes / rate / machine->device.bytes_share;
 }
 
+double ct_machine_call_s(const struct ct_machine *machine, enum ct_cost_call call, int ranks,
+                         int stride, double bytes)
+{
+    const struct ct_costs *costs = machine->costs;
+    int inside = mates(machine, ranks, stride), nodes = (ranks + inside - 1) / inside;
+
+    if (call == CT_CALL_COST_SEND) /* to the next rank: two sides of a wire */
+        return ct_costs_call_s(costs, stride >= machine->per_node, call, 2, bytes);
+    return ct_costs_call_s(costs, false, call, inside, bytes) +
+           ct_costs_call_s(costs, true, call, nodes, bytes / inside);
+}
+
 double ct_machine_op_s(const struct ct_machine *machine, double flop, double bytes, double flops)
 {
     double work_s = flop / flops / machine->device.flop_share;

@@ -4,6 +4,7 @@
 #define CT_PLANNER_MACHINE_H
 
 #include "base/error.h"
+#include "collectives/planner/costs.h"
 
 /* Figures of a device, in bytes, FLOP and seconds. */
 struct ct_device_figures {
@@ -19,7 +20,8 @@ struct ct_device_figures {
 
 struct ct_machine {
     struct ct_device_figures device;
-    int nodes, per_node; /* devices a node; a worker has one */
+    int nodes, per_node;          /* devices a node; a worker has one */
+    const struct ct_costs *costs; /* borrowed: the device was measured; NULL: published figures */
 };
 
 /* Find the figures of the device called `name`. 0, or CT_EUSAGE with the known names. */
@@ -33,6 +35,13 @@ double ct_machine_gather_s(const struct ct_machine *machine, int ranks, int stri
 
 /* Return the seconds for `bytes` to a worker that is `stride` ranks away. */
 double ct_machine_send_s(const struct ct_machine *machine, int stride, double bytes);
+
+/* Return the seconds of a call on machines that were measured (machine->costs): inside of a node
+ * over shared memory, between nodes over TCP. Where all ranks of a node take part, those of a node
+ * exchange first, and each sends its part to the same rank of other nodes
+ * (collectives/backend/hier/hier.h). */
+double ct_machine_call_s(const struct ct_machine *machine, enum ct_cost_call call, int ranks,
+                         int stride, double bytes);
 
 /* Return the seconds of an op: the longer of arithmetic and memory. */
 double ct_machine_op_s(const struct ct_machine *machine, double flop, double bytes, double flops);

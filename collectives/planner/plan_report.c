@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "base/number/scale.h"
+#include "collectives/planner/job_time.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -117,6 +118,23 @@ static void print_comm(const struct ct_report_of *r, struct ct_buf *buf)
                 ct_scale_bytes(e->comm[axis].bytes, a), ct_scale_bytes(e->comm[axis].sent, b));
 }
 
+static void print_published(const struct ct_device_figures *device, bool half, struct ct_buf *buf)
+{
+    ct_buf_printf(buf, "  device               %g TFLOP/s (%s), memory %g GB/s\n",
+                  (half ? device->bf16_flops : device->f32_flops) * 1e-12, half ? "bf16" : "f32",
+                  device->memory_rate * 1e-9);
+    ct_buf_printf(buf, "  links                %g GB/s between devices, %g GB/s between nodes\n",
+                  device->inside_rate * 1e-9, device->across_rate * 1e-9);
+    ct_buf_printf(buf, "  reached              %.0f %% of the FLOP/s, %.0f %% of the GB/s\n",
+                  100 * device->flop_share, 100 * device->bytes_share);
+}
+
+static void print_measured(const struct ct_costs *costs, struct ct_buf *buf)
+{
+    ct_buf_printf(buf, "  measured             %d ops, %d calls: ctrun plan --calibrate\n",
+                  costs->op_count, costs->call_count);
+}
+
 static void print_time(const struct ct_report_of *r, struct ct_buf *buf)
 {
     const struct ct_estimate *e = r->estimate;
@@ -136,16 +154,32 @@ static void print_time(const struct ct_report_of *r, struct ct_buf *buf)
     if (e->bubble > 0)
         ct_buf_printf(buf, "  bubble               %.1f %% (the pipeline fills and drains)\n",
                       100 * e->bubble);
-    ct_buf_printf(buf, "  device               %g TFLOP/s (%s), memory %g GB/s\n",
-                  (half ? device->bf16_flops : device->f32_flops) * 1e-12, half ? "bf16" : "f32",
-                  device->memory_rate * 1e-9);
-    ct_buf_printf(buf, "  links                %g GB/s between devices, %g GB/s between nodes\n",
-                  device->inside_rate * 1e-9, device->across_rate * 1e-9);
-    ct_buf_printf(buf, "  reached              %.0f %% of the FLOP/s, %.0f %% of the GB/s\n",
-                  100 * device->flop_share, 100 * device->bytes_share);
+    if (r->project->machine.costs != NULL)
+        print_measured(r->project->machine.costs, buf);
+    else
+        print_published(device, half, buf);
     ct_buf_puts(buf, "  source               ");
     ct_buf_wrap(buf, device->sources, SOURCE_AT, SOURCE_AT, WIDTH);
     ct_buf_puts(buf, "\n");
+}
+
+/* Start, round and recovery of a job of several nodes, in clear and with TLS. */
+static void print_job(const struct ct_report_of *r, struct ct_buf *buf)
+{
+    char start[CT_SCALE_SIZE], round[CT_SCALE_SIZE], recovery[CT_SCALE_SIZE], silent[CT_SCALE_SIZE];
+    char memory[CT_SCALE_SIZE];
+
+    if (r->project->machine.nodes == 1)
+        return;
+    ct_buf_puts(buf, "job          start      round      lost node  silent     daemon\n");
+    for (int tls = 0; tls < 2; tls++) {
+        struct ct_job_times t = ct_job_times(&r->project->machine, tls != 0, r->estimate->step_s);
+        ct_buf_printf(buf, "  %-10s %-10s %-10s %-10s %-10s %s, %.0f %% CPU\n",
+                      tls != 0 ? "TLS" : "in clear", ct_scale_seconds(t.start_s, start),
+                      ct_scale_seconds(t.round_s, round), ct_scale_seconds(t.recovery_s, recovery),
+                      ct_scale_seconds(t.silent_s, silent), ct_scale_bytes(t.memory_bytes, memory),
+                      100 * t.beats_share);
+    }
 }
 
 static void print_rung(const struct ct_rung *rung, struct ct_buf *buf)
@@ -201,6 +235,7 @@ void ct_planner_print(const struct ct_report_of *r, struct ct_buf *buf)
     print_memory(r, buf);
     print_comm(r, buf);
     print_time(r, buf);
+    print_job(r, buf);
     if (r->advice != NULL)
         print_advice(r, buf);
 }
@@ -259,6 +294,25 @@ static void json_estimate(const struct ct_project *project, const struct ct_layo
     ct_buf_puts(buf, "}");
 }
 
+static void json_job(const struct ct_report_of *r, struct ct_buf *buf)
+{
+    ct_buf_puts(buf, ",\"job\":{");
+    for (int tls = 0; tls < 2; tls++) {
+        struct ct_job_times t = ct_job_times(&r->project->machine, tls != 0, r->estimate->step_s);
+        ct_buf_printf(buf, "%s\"%s\":{\"start_s\":", tls != 0 ? "," : "",
+                      tls != 0 ? "tls" : "clear");
+        ct_json_number(buf, t.start_s);
+        number(buf, "round_s", t.round_s);
+        number(buf, "lost_node_s", t.recovery_s);
+        number(buf, "silent_node_s", t.silent_s);
+        number(buf, "lease_s", t.lease_s);
+        number(buf, "daemon_bytes", t.memory_bytes);
+        number(buf, "daemon_cores", t.beats_share);
+        ct_buf_puts(buf, "}");
+    }
+    ct_buf_puts(buf, "}");
+}
+
 /* The name of a rung, null for none. */
 static void json_choice(struct ct_buf *buf, const char *name, const struct ct_advice *advice,
                         int rung)
@@ -286,6 +340,7 @@ void ct_planner_json(const struct ct_report_of *r, struct ct_buf *buf)
         text(buf, "assumed", p->assumed);
     ct_buf_puts(buf, ",\"layout\":");
     json_estimate(p, &layout, r->estimate, buf);
+    json_job(r, buf);
     if (r->advice != NULL) {
         const char *comma = "";
         ct_buf_puts(buf, ",\"what_fits\":{");

@@ -27,7 +27,7 @@ enum {
     CT_WIRE_MAGIC = 0x01525443, /* "CTR\x01": ctrun, frame format 1 */
     CT_WIRE_HEADER = 16,        /* bytes before the payload */
 
-    CT_WIRE_NODES = 16384,           /* nodes of a round */
+    CT_WIRE_NODES = 100000,          /* nodes of a round */
     CT_WIRE_PART = 128,              /* nodes in one part of a ROUND */
     CT_WIRE_KEY_BYTES = 512,         /* a store key */
     CT_WIRE_VALUE_BYTES = 8 << 20,   /* a store value */
@@ -39,7 +39,7 @@ enum {
 
     /* Frame limits: payload bytes of a message, whatever its fields. */
     CT_WIRE_CONTROL = 64 << 10,
-    CT_WIRE_ROSTER = 2 << 20,
+    CT_WIRE_ROSTER = 8 << 20,
     CT_WIRE_FLIGHT_REPLY = 2 * CT_WIRE_FLIGHT_REPLY_BYTES + 1024,
     CT_WIRE_VALUE = CT_WIRE_VALUE_BYTES + 1024,
 };

@@ -63,7 +63,7 @@
 #include <stdint.h>
 
 enum {
-    CT_RDZV_NODES_LIMIT = 16384,   /* nodes a job may ask for */
+    CT_RDZV_NODES_LIMIT = 100000,  /* nodes a job may ask for */
     CT_RDZV_SLOTS_LIMIT = 4096,    /* workers a node may offer */
     CT_RDZV_HOST_BYTES = 128,      /* host name with terminator */
     CT_RDZV_ADDRESS_BYTES = 128,   /* address that other nodes reach, with terminator */

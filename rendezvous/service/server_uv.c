@@ -11,7 +11,7 @@
 enum {
     IDLE_MS = 120 * 1000, /* a connection without a byte: no agent is that quiet */
     SILENT_S = 5,         /* until who connects and says nothing is seen here: agents speak first */
-    LINKS = 65536,
+    LINKS = 131072,
     REFUSED_RETRY_MS = 2000, /* until who found no room may ask again */
     REFUSED_MAX = 16,        /* connections beyond the limit that are told so */
     TAKEOVER_MS = 5000,      /* for the old daemon to leave the address */
@@ -166,7 +166,7 @@ static void refuse_connection(struct ct_rdzv_server *server, struct ct_conn *con
     char text[256];
     (void)snprintf(text, sizeof(text),
                    "this rendezvous has %zu connections, as many as it may have (of `ulimit -Hn`, "
-                   "65536 at most): raise the limit where it runs, or use a ctrund",
+                   "131072 at most): raise the limit where it runs, or use a ctrund",
                    ct_service_links(service_of(server)));
     struct ct_message refuse = {
         .type = CT_MSG_REFUSE,

@@ -55,7 +55,7 @@ struct ct_rdzv_server_options {
     struct ct_id own;     /* incarnation of the agent in this process; {0, 0}: there is none */
     const struct ct_rdzv_replica_options *replica; /* NULL: none; a journal only with peers */
     uint32_t jobs_max;                             /* 0: 1024 */
-    uint32_t links_max;                            /* connections; 0: 65536 */
+    uint32_t links_max;                            /* connections; 0: 131072 */
     const struct ct_clock *clock;                  /* NULL: the machine's */
     const struct ct_log *log;                      /* NULL: silent */
 

@@ -15,7 +15,7 @@
 
 enum {
     DEFAULT_JOBS = 1024,
-    DEFAULT_LINKS = 65536,
+    DEFAULT_LINKS = 131072,
     DEFAULT_OPEN_REQUESTS = 8192,
     DEFAULT_WHOLE = 1024,
     OTHER_DAEMON_MS = 1000, /* until a node that knows a newer daemon may ask this one again */

@@ -39,7 +39,7 @@
 
 enum {
     AT_ONCE = 16,
-    NODES_MAX = 16384,
+    NODES_MAX = CT_RDZV_NODES_LIMIT,
     LEASE_MS = 15 * 1000,
     PERIODS = 4,
     GIVE_UP_MS = 120 * 1000,

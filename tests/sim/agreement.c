@@ -418,7 +418,9 @@ static void lose_part(struct sim *sim, struct sim_host *host)
         o->past[i] = (struct past){0};
     if (sim->training.generation > known)
         sim->training = (struct training){0};
+    uint64_t stepping = o->step_generation; /* its workers have not been told yet */
     forget_part(sim);
+    o->step_generation = stepping == sim->training.generation ? stepping : 0;
     o->generation = record->reserved;
     o->committed = record->committed;
     o->order_generation = record->committed;

@@ -483,7 +483,8 @@ int sim_large(uint32_t agents, uint64_t seed)
     large.params.nodes_max = agents;
     large.params.nodes_min = agents / 2;
     large.params.max_restarts = 10;
-    large.params.lease_ms = agents <= LARGE ? LEASE_MS : LARGE_LEASE_MS;
+    large.params.lease_ms = agents <= LARGE ? LEASE_MS : CT_MAX(LARGE_LEASE_MS, agents);
+    large.params.prepare_ms = CT_MAX(large.params.prepare_ms, agents);
     large.service = ct_service_new(NULL, &io, 1);
     large.agents = calloc(agents, sizeof(*large.agents));
     CT_ASSERT(large.service != NULL && large.agents != NULL);

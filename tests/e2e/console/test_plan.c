@@ -3,9 +3,18 @@
 #include "e2e.h"
 
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
 
-TestSuite(plan, .init = e2e_enter, .fini = e2e_leave, .timeout = 60);
+/* Of this machine's calibration, if there is one, the tests know nothing. */
+static void enter(void)
+{
+    e2e_enter();
+    cr_assert_eq(setenv("XDG_CONFIG_HOME", e2e_in_folder("config"), 1), 0);
+    cr_assert_eq(unsetenv("CTRUN_CALIBRATION"), 0);
+}
+
+TestSuite(plan, .init = enter, .fini = e2e_leave, .timeout = 60);
 
 Test(plan, every_configuration_that_is_shipped_can_be_planned)
 {
@@ -121,4 +130,48 @@ Test(plan, bad_input_is_one_sentence)
         cr_assert_eq(e2e_count(ct_buf_str(&plan.text), "\n"), 1, "%s", ct_buf_str(&plan.text));
         proc_free(&plan);
     }
+}
+
+Test(plan, a_calibration_that_is_broken_or_of_another_machine_is_refused_with_the_remedy)
+{
+    static const char of_another[] = "version 1\nmachine 64 cores of a kind that is not here\n"
+                                     "value cores 64\n";
+    const char *broken = e2e_write("broken", "dear diary\n");
+    const char *other = e2e_write("other", of_another);
+    const char *model = e2e_in_root("configs/digits_mlp.yaml");
+    struct proc plan;
+
+    cr_assert_eq(e2e_run(&plan, "plan", model, "--calibration", broken, NULL), 2);
+    e2e_said(&plan,
+             "/broken (remove it and measure anew: ctrun plan --calibrate): 1: \"dear\" begins "
+             "no line of a calibration");
+    proc_free(&plan);
+    cr_assert_eq(e2e_run(&plan, "plan", model, "--calibration", other, NULL), 66);
+    e2e_said(&plan, "/other has nothing of this machine, \"");
+    e2e_said(&plan, "measure it: ctrun plan --calibrate --calibration ");
+    proc_free(&plan);
+    cr_assert_eq(e2e_run(&plan, "plan", "--calibrate", "--calibration", broken, NULL), 2);
+    e2e_said(&plan, "/broken (remove it");
+    proc_free(&plan);
+    cr_assert_eq(e2e_run(&plan, "plan", model, "--device=here", NULL), 66);
+    e2e_said(&plan,
+             "--device here: this machine was not measured; measure it: ctrun plan --calibrate");
+    proc_free(&plan);
+    cr_assert_eq(e2e_run(&plan, "plan", "--calibrate", model, NULL), 2);
+    e2e_said(&plan, "--calibrate measures this machine and plans nothing: leave \"");
+    proc_free(&plan);
+}
+
+Test(plan, a_hundred_thousand_nodes_are_answered_for)
+{
+    struct proc plan;
+
+    cr_assert_eq(e2e_run(&plan, "plan", e2e_in_root("configs/gpt2_124m.yaml"), "--nnodes=100000",
+                         "--nproc_per_node=8", "--device=h100", "--batch.global=800000", NULL),
+                 0, "%s", ct_buf_str(&plan.text));
+    e2e_said(&plan, "machines     100000 nodes x 8 h100 = 800000 workers\n");
+    e2e_said(&plan, "job          start ");
+    for (const char *at = ct_buf_str(&plan.text); *at != '\0'; at += strcspn(at, "\n") + 1)
+        cr_assert_leq(strcspn(at, "\n"), 80, "%.120s", at);
+    proc_free(&plan);
 }

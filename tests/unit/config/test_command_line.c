@@ -26,7 +26,7 @@ static const struct {
      "--nproc-per-node must be a number from 1 to 4096, cpu, gpu or auto, not \"gpus\"; for "
      "devices of another kind give their number\n"},
     {{"--nnodes", "3:2", "x"}, "--nnodes 3:2: MIN exceeds MAX; swap them\n"},
-    {{"--nnodes", "0", "x"}, "--nnodes must be from 1 to 65536, not 0\n"},
+    {{"--nnodes", "0", "x"}, "--nnodes must be from 1 to 100000, not 0\n"},
     {{"--nnodes", "many", "x"}, "--nnodes wants a number or MIN:MAX, not \"many\"\n"},
     {{"--nnodes", "2", "x"},
      "--nnodes is above 1, so the nodes need a place to meet: add --rdzv_endpoint HOST:PORT, or "
@@ -353,7 +353,7 @@ static const struct {
     {"CTRUN_PAGE_FD=4", ""},
     {"CTRUN_RECORD_FD=5", ""},
     {"CTRUN_GENERATION=4", ""},
-    {"PET_NNODES=0", "PET_NNODES must be from 1 to 65536, not 0\n"},
+    {"PET_NNODES=0", "PET_NNODES must be from 1 to 100000, not 0\n"},
     {"PET_NNODES=", ""},
     {"PET_UNHEARD_OF=1", ""},
     {"PET_RUN_PATH=0", ""},

@@ -19,7 +19,7 @@
  * of what is left. */
 static uint32_t links_allowed(const struct job *job)
 {
-    enum { OWN = 64, DESCRIPTORS = 16, MOST = 65536 };
+    enum { OWN = 64, DESCRIPTORS = 16, MOST = 131072 };
     uint32_t all = ct_descriptors_for_links(OWN + DESCRIPTORS * job->slots, MOST);
 
     return job->program.native ? all : CT_MAX(all / 2, 1u);

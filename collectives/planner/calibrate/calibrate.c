@@ -1,0 +1,259 @@
+/* See calibrate.h: the order of the measurements, and the single figures. */
+#include "collectives/planner/calibrate/calibrate.h"
+
+#include "base/assert.h"
+#include "base/clock.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { READINGS = 1000, WAKES = 200, STREAM_BYTES = 128 << 20, STREAM_TURNS = 7, WAIT_MS = 120000 };
+
+/* How long a reference model is run: by one rank for its ops, by several for their slow-down. */
+static const double BUDGET_S = 0.25, CROWD_S = 0.7;
+
+struct calibration {
+    struct ct_job *job;
+    struct ct_group *all;
+    struct ct_costs *costs; /* at rank 0 */
+    FILE *to;               /* likewise, else NULL */
+    bool speaks;
+};
+
+static double now_s(void)
+{
+    return (double)ct_clock_mono_ns(&ct_clock_system) * 1e-9;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* ---- single figures ------------------------------------------------------------------------- */
+
+static double measure_clock(void)
+{
+    double best = 1;
+
+    for (int turn = 0; turn < 9; turn++) {
+        double from_s = now_s();
+        for (int i = 0; i < READINGS; i++)
+            (void)now_s();
+        best = CT_MIN(best, (now_s() - from_s) / READINGS);
+    }
+    return best;
+}
+
+/* A copy reads and writes. */
+static int measure_stream(double *ret_rate, struct ct_error *err)
+{
+    char *from = malloc(STREAM_BYTES), *to = malloc(STREAM_BYTES);
+    double times[STREAM_TURNS];
+    int code = from != NULL && to != NULL ? 0 : ct_error_set(err, CT_ENOMEM, "out of memory");
+
+    if (code == 0) {
+        memset(from, 1, STREAM_BYTES);
+        memset(to, 2, STREAM_BYTES);
+        for (int i = 0; i < STREAM_TURNS; i++) {
+            double from_s = now_s();
+            memcpy(to, from, STREAM_BYTES);
+            times[i] = now_s() - from_s;
+        }
+        qsort(times, STREAM_TURNS, sizeof *times, by_size);
+        *ret_rate = 2.0 * STREAM_BYTES / times[STREAM_TURNS / 4];
+    }
+    free(from);
+    free(to);
+    return code;
+}
+
+/* Two threads that hand a token to each other. */
+struct token {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    int passes;
+};
+
+static void pass(struct token *token, int parity)
+{
+    pthread_mutex_lock(&token->mutex);
+    while (token->passes < 2 * WAKES && token->passes % 2 != parity)
+        pthread_cond_wait(&token->changed, &token->mutex);
+    token->passes++;
+    pthread_cond_broadcast(&token->changed);
+    pthread_mutex_unlock(&token->mutex);
+}
+
+static void *other_end(void *context)
+{
+    for (int i = 0; i < WAKES; i++)
+        pass(context, 1);
+    return NULL;
+}
+
+static int measure_wake(double *ret_s, struct ct_error *err)
+{
+    struct token token = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
+    double times[WAKES];
+    pthread_t thread;
+
+    if (pthread_create(&thread, NULL, other_end, &token) != 0)
+        return ct_error_set(err, CT_EOS, "no thread can be started");
+    for (int i = 0; i < WAKES; i++) {
+        double from_s = now_s();
+        pass(&token, 0);
+        times[i] = now_s() - from_s;
+    }
+    (void)pthread_join(thread, NULL);
+    qsort(times, WAKES, sizeof *times, by_size);
+    *ret_s = times[WAKES / 2] / 2;
+    return 0;
+}
+
+static int measure_values(struct ct_costs *costs, struct ct_error *err)
+{
+    double *value = costs->value;
+    cpu_set_t cpus; /* none of them is kept from a worker: the job has no affinity */
+
+    if (sched_getaffinity(0, sizeof cpus, &cpus) != 0)
+        return ct_error_set(err, CT_EOS, "the processors of this process cannot be read");
+    double pages = (double)sysconf(_SC_PHYS_PAGES);
+
+    value[CT_COST_cores] = (double)CPU_COUNT(&cpus);
+    value[CT_COST_memory] = pages * (double)sysconf(_SC_PAGESIZE) / value[CT_COST_cores];
+    value[CT_COST_clock] = measure_clock();
+    int code = measure_stream(&value[CT_COST_stream], err);
+    return code == 0 ? measure_wake(&value[CT_COST_wake], err) : code;
+}
+
+/* ---- parts ---------------------------------------------------------------------------------- */
+
+static int wait_for_all(struct calibration *c, struct ct_error *err)
+{
+    const struct ct_options patient = {.timeout_ms = WAIT_MS};
+    int code = ct_barrier(c->all, &patient);
+
+    return code == 0 || err->code != 0
+               ? code
+               : ct_error_set(err, code, "a rank is away: %s", ct_strerror(code));
+}
+
+/* Threads of a worker that are measured: 1, 4, 16, ... and those of the only worker of a node. */
+static int next_threads(int threads, int most)
+{
+    return threads >= most ? 0 : CT_MIN(4 * threads, most);
+}
+
+static int measure_references(struct ct_costs *costs, struct ct_error *err)
+{
+    int most = ct_costs_threads(costs, 1), code = 0;
+    double ignored_s;
+
+    for (int threads = 1; threads > 0 && code == 0; threads = next_threads(threads, most))
+        for (int i = 0; i < ct_reference_count() && code == 0; i++)
+            code =
+                ct_reference_measure(ct_reference_at(i), threads, BUDGET_S, costs, &ignored_s, err);
+    return code == 0
+               ? ct_reference_beside(costs->value[CT_COST_clock], &costs->value[CT_COST_step], err)
+               : code;
+}
+
+/* Rank 0 alone, like the only worker of a node. */
+static int measure_alone(struct calibration *c, struct ct_error *err)
+{
+    int code = 0;
+
+    if (c->costs != NULL)
+        code = measure_values(c->costs, err);
+    if (c->costs != NULL && code == 0)
+        code = measure_references(c->costs, err);
+    if (c->speaks && code == 0)
+        (void)fprintf(c->to, "%d shapes of ops in %d models\n", c->costs->op_count,
+                      ct_reference_count());
+    return code == 0 ? wait_for_all(c, err) : code;
+}
+
+/* The model by which ranks disturb each other: a gpt, whose step needs processor and memory. */
+static const struct ct_reference *crowd_model(void)
+{
+    const struct ct_reference *best = ct_reference_at(0);
+
+    for (int i = 0; i < ct_reference_count(); i++)
+        if (ct_reference_at(i)->compute == CT_F32 && ct_reference_at(i)->width == 256 &&
+            !ct_reference_at(i)->modern)
+            best = ct_reference_at(i);
+    return best;
+}
+
+/* The time that the slowest of the first `ranks` runs for a step, while they compute at once: what
+ * they share but the processor. */
+static int time_crowd(struct calibration *c, int ranks, double *ret_s, struct ct_error *err)
+{
+    double step_s = 0;
+    int code = wait_for_all(c, err);
+
+    if (code == 0 && ct_group_rank(c->all) < ranks)
+        code = ct_reference_measure(crowd_model(), 1, CROWD_S, NULL, &step_s, err);
+    if (code == 0)
+        code = ct_all_reduce(c->all, ct_inplace(&step_s, 1, CT_F64), CT_REDUCE_MAX,
+                             &(struct ct_options){.timeout_ms = WAIT_MS});
+    *ret_s = step_s;
+    return code == 0 || err->code != 0
+               ? code
+               : ct_error_set(err, code, "%d ranks at once: %s", ranks, ct_strerror(code));
+}
+
+static int measure_crowds(struct calibration *c, struct ct_error *err)
+{
+    double alone_s, step_s;
+    int code = time_crowd(c, 1, &alone_s, err);
+
+    for (int ranks = 2; code == 0 && ranks <= ct_group_size(c->all); ranks *= 2) {
+        code = time_crowd(c, ranks, &step_s, err);
+        if (code != 0 || c->costs == NULL || c->costs->crowd_count == CT_COSTS_CROWDS)
+            continue;
+        double share = CT_MAX(ranks / c->costs->value[CT_COST_cores], 1);
+        double slowdown = CT_MAX(step_s / alone_s, 1) * share;
+        c->costs->crowds[c->costs->crowd_count++] = (struct ct_cost_crowd){ranks, slowdown};
+        (void)fprintf(c->to, "%d ranks at once take %.2f times as long as one\n", ranks, slowdown);
+    }
+    return code;
+}
+
+int ct_calibrate(struct ct_job *job, const char *path, FILE *to, struct ct_error *err)
+{
+    const struct ct_group_options how = {.name = "calibrate"};
+    struct calibration c = {.job = job, .to = to};
+    char where[PATH_MAX];
+    int code = ct_group_new(job, &how, &c.all, err);
+
+    if (code != 0)
+        return code;
+    c.speaks = ct_group_rank(c.all) == 0;
+    if (c.speaks && (c.costs = calloc(1, sizeof *c.costs)) == NULL)
+        code = ct_error_set(err, CT_ENOMEM, "out of memory");
+    double from_s = now_s();
+    if (code == 0)
+        code = measure_alone(&c, err);
+    if (code == 0)
+        code = measure_crowds(&c, err);
+    if (code == 0)
+        code = ct_calls_measure(job, c.costs, err);
+    if (code == 0 && c.speaks)
+        code = ct_costs_save(c.costs, path, err);
+    if (code == 0 && c.speaks) {
+        ct_costs_path(path, where, sizeof where);
+        (void)fprintf(to, "%d calls; %.0f s in all; written to %s\n", c.costs->call_count,
+                      now_s() - from_s, where);
+    }
+    free(c.costs);
+    ct_group_free(c.all);
+    return code;
+}

@@ -1,0 +1,54 @@
+/* Measuring what things cost on this machine, for costs.h: `ctrun plan --calibrate`.
+ *
+ *     job of R ranks     rank 0 alone        reference models, op by op    op, value
+ *     on one machine     2, 4, ... ranks     one of them, at once          crowd
+ *                        2, 4, ... ranks     calls over shm                call shm
+ *                        2 ranks             calls over tcp, loopback      call tcp
+ *
+ * The reference models (references.def) are made-up ones of many shapes, run by the executor as a
+ * training runs them, one after the other, so that an op finds its operands where a step leaves
+ * them: in the caches or not. Of each op the lower quartile of its times counts, since the machine
+ * may be busy. */
+#ifndef CT_PLANNER_CALIBRATE_H
+#define CT_PLANNER_CALIBRATE_H
+
+#include "collectives/planner/costs.h"
+#include "ctrun.h"
+
+#include <stdio.h>
+
+/* A model that is measured. */
+struct ct_reference {
+    const char *name;
+    int64_t rows; /* a step */
+    enum ct_dtype compute;
+    int64_t least, most; /* perceptron: widths of layers, powers of four times `least`; images:
+                            channels */
+    int64_t layers, heads, width, sequence, vocabulary; /* gpt: width > 0 */
+    int64_t pixels;                                     /* images: rows and columns; 0: none */
+    bool modern; /* gpt: rotary, rmsnorm, swiglu; others: with batch norm or tanh */
+};
+
+/* Return the number of reference models, and one of them. */
+int ct_reference_count(void);
+const struct ct_reference *ct_reference_at(int number);
+
+/* Time the ops of a reference model's steps for `budget_s` seconds, and at least six steps, on so
+ * many threads; append them to `costs`, unless that is NULL; *ret_step_s: the median of the time
+ * that its thread runs in a step. 0, or
+ * an error with its sentence. */
+int ct_reference_measure(const struct ct_reference *reference, int threads, double budget_s,
+                         struct ct_costs *costs, double *ret_step_s, struct ct_error *err);
+
+/* Measure the seconds of a step of the smallest reference model beside its ops, whose times include
+ * `clock_s`. 0, or an error with its sentence. */
+int ct_reference_beside(double clock_s, double *ret_s, struct ct_error *err);
+
+/* Time calls among ranks of the job, collective; appended at rank 0 alone. */
+int ct_calls_measure(struct ct_job *job, struct ct_costs *costs, struct ct_error *err);
+
+/* Measure all of it and write the calibration (costs_file.c) to `path`, or where the environment
+ * says; rank 0 reports to `to`. Collective. 0, or an error with its sentence. */
+int ct_calibrate(struct ct_job *job, const char *path, FILE *to, struct ct_error *err);
+
+#endif
