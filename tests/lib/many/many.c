@@ -67,7 +67,7 @@ static bool is_mpi(const struct run *run)
 static const char *const *options_of(const struct run *run, int node)
 {
     enum { LAUNCH = 6 };
-    static char words[8][WORD_BYTES];
+    static char words[9][WORD_BYTES];
     static const char *list[64];
     int world = run->shape->nodes * run->shape->ranks;
     const char *folder = run->result->folder;
@@ -80,7 +80,9 @@ static const char *const *options_of(const struct run *run, int node)
     (void)snprintf(words[4], WORD_BYTES, "--parallel.backend=%s", run->shape->backend);
     (void)snprintf(words[5], WORD_BYTES, "--parallel.timeout=%.0f", run->setting->seconds);
     (void)snprintf(words[6], WORD_BYTES, "--join_timeout=%.0f", run->setting->seconds);
-    (void)snprintf(words[7], WORD_BYTES, "--node_rank=%d", node);
+    /* Its ranks stand still during the census, long on a busy machine. */
+    (void)snprintf(words[7], WORD_BYTES, "--hang_timeout=%.0f", run->setting->seconds);
+    (void)snprintf(words[8], WORD_BYTES, "--node_rank=%d", node);
     size_t used = CT_COUNT(words) - (run->shape->nodes == 1);
     for (size_t i = 0; i < (is_mpi(run) ? LAUNCH : used); i++)
         list[count++] = words[i];
