@@ -59,9 +59,10 @@ Test(select, ways_change_at_the_sizes_of_the_table)
         {CT_TOPOLOGY_DOMAINS, CT_CALL_GATHER, 12, 65535, CT_ALGO_STAGED, CT_ALGO_STAGED},
         {CT_TOPOLOGY_MESH, CT_CALL_ALL_REDUCE, 8, 16384, CT_ALGO_FLAT, CT_ALGO_DIRECT},
         {CT_TOPOLOGY_MESH, CT_CALL_ALL_REDUCE, 9, 128 << 10, CT_ALGO_DOUBLING, CT_ALGO_DOUBLE_TREE},
+        {CT_TOPOLOGY_MESH, CT_CALL_ALL_REDUCE, 16, 128 << 10, CT_ALGO_DOUBLING, CT_ALGO_HALVING},
         {CT_TOPOLOGY_MESH, CT_CALL_ALL_REDUCE, 9, 512 << 10, CT_ALGO_DOUBLE_TREE, CT_ALGO_RING},
         {CT_TOPOLOGY_MESH, CT_CALL_REDUCE, 8, 16384, CT_ALGO_FLAT_ROOT, CT_ALGO_DIRECT_ROOT},
-        {CT_TOPOLOGY_MESH, CT_CALL_REDUCE, 9, 128 << 10, CT_ALGO_TREE_ROOT, CT_ALGO_ROUTED_ROOT},
+        {CT_TOPOLOGY_MESH, CT_CALL_REDUCE, 9, 1 << 20, CT_ALGO_TREE_ROOT, CT_ALGO_ROUTED_ROOT},
         {CT_TOPOLOGY_MESH, CT_CALL_REDUCE, 9, (4 << 20) - 1, CT_ALGO_ROUTED_ROOT,
          CT_ALGO_CHAIN_ROOT},
         {CT_TOPOLOGY_MESH, CT_CALL_BROADCAST, 9, 1 << 20, CT_ALGO_BINOMIAL,
@@ -112,7 +113,7 @@ Test(select, many_ranks_keep_the_order_of_the_mode)
         {CT_MODE_INVARIANT, CT_CALL_ALL_REDUCE, 16, 128 << 10, CT_ALGO_DOUBLING, CT_ALGO_HALVING},
         {CT_MODE_INVARIANT, CT_CALL_ALL_REDUCE, 17, 32768, CT_ALGO_BRUCK, CT_ALGO_ROUTED},
         {CT_MODE_INVARIANT, CT_CALL_ALL_REDUCE, 17, 1 << 24, CT_ALGO_ROUTED, CT_ALGO_ROUTED},
-        {CT_MODE_INVARIANT, CT_CALL_REDUCE, 17, 128 << 10, CT_ALGO_TREE_ROOT, CT_ALGO_ROUTED_ROOT},
+        {CT_MODE_INVARIANT, CT_CALL_REDUCE, 17, 1 << 20, CT_ALGO_TREE_ROOT, CT_ALGO_ROUTED_ROOT},
     };
     struct ct_tuning tuning = ct_tuning_complete(NULL);
 
@@ -217,7 +218,7 @@ Test(select, a_rank_of_many_has_few_peers_in_every_call_mode_and_size)
 Test(select, what_is_rounded_once_takes_no_steps)
 {
     struct ct_tuning tuning = {.tcp_direct_world = 1};
-    struct ct_call call = call_of(CT_CALL_ALL_REDUCE, 1 << 24, 4);
+    struct ct_call call = call_of(CT_CALL_ALL_REDUCE, 1 << 24, 5);
 
     tuning = ct_tuning_complete(&tuning);
     cr_assert_eq(ct_select(&tuning, CT_TOPOLOGY_MESH, &call), CT_ALGO_RING);
