@@ -79,6 +79,7 @@ static const struct pair {
 } pairs[CT_TUNABLES] = {
     [CT_SIZE_tcp_doubling_bytes] = {CT_ALGO_DOUBLING, CT_ALGO_DOUBLE_TREE},
     [CT_SIZE_tcp_tree_bytes] = {CT_ALGO_DOUBLE_TREE, CT_ALGO_RING},
+    [CT_SIZE_tcp_binomial_bytes] = {CT_ALGO_BINOMIAL, CT_ALGO_DOUBLE_TREE_BROADCAST},
     [CT_SIZE_tcp_bruck_bytes] = {CT_ALGO_BRUCK, CT_ALGO_ROUTED},
     [CT_SIZE_tcp_chain_reduce_bytes] = {CT_ALGO_ROUTED, CT_ALGO_CHAIN_REDUCE},
 };

@@ -99,6 +99,7 @@ static void run(const struct ct_call *call, int world, int direct_world, uint64_
                                             .tcp_message_bytes = 64,
                                             .tcp_doubling_bytes = sizes[0],
                                             .tcp_tree_bytes = sizes[1],
+                                            .tcp_binomial_bytes = sizes[1],
                                             .tcp_halving_bytes = sizes[2],
                                             .tcp_chain_reduce_bytes = sizes[3],
                                             .tcp_bruck_bytes = 640,

@@ -43,6 +43,7 @@ static struct ct_tuning draw_tuning(struct draft *draft)
                                .tcp_message_bytes = DRAW(),
                                .tcp_doubling_bytes = DRAW(),
                                .tcp_tree_bytes = DRAW(),
+                               .tcp_binomial_bytes = DRAW(),
                                .tcp_halving_bytes = DRAW(),
                                .tcp_chain_reduce_bytes = DRAW(),
                                .tcp_gather_bytes = DRAW(),
