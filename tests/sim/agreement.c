@@ -464,6 +464,12 @@ static void look(struct sim *sim, struct sim_host *host)
     if (host->holder.partial && replica->role == REPLICA_LEADER &&
         record->partial_era != host->era) {
         record->partial_era = host->era;
+        if ((host->era >> 32) < (record->newest_era >> 32)) { /* others went on, unknown to it */
+            sim->coverage.second++;
+            sim->coverage.ended++;
+            sim->over = true;
+            return;
+        }
         read_anew(sim, host);
     }
     check_commits(sim, host);
