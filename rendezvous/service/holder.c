@@ -185,19 +185,9 @@ static void yield_to(struct ct_holder *holder, const struct ct_msg_voters *voter
         holder->follows_runs = runs;
 }
 
-/* Does the one that tells of another record here know less? It has no round, or is older than a
- * record that somebody leads. */
-static bool knows_less(const struct ct_holder *holder, const struct ct_holder_conn *conn,
-                       uint64_t epoch)
-{
-    if (!conn->runs)
-        return true;
-    return conn->epoch < epoch && (holder->service != NULL || ct_replica_is_led(holder->replica));
-}
-
 /* Where the nodes meet, two leaders may tell of two records: none of them hears of the other, so
- * the one that knows less is told of the other. */
-static void tell_those_who_know_less(struct ct_holder *holder)
+ * the one without a round is told of the job that has had one. */
+static void tell_those_without_round(struct ct_holder *holder)
 {
     struct ct_holder_voters voters;
 
@@ -206,7 +196,7 @@ static void tell_those_who_know_less(struct ct_holder *holder)
     holder_list_voters(holder, &voters);
     voters.epoch = CT_MAX(holder->followed, holder_epoch(holder));
     for (const struct ct_holder_conn *conn = holder->conns; conn != NULL; conn = conn->next)
-        if (conn->era != 0 && conn->era != voters.era && knows_less(holder, conn, voters.epoch))
+        if (conn->era != 0 && conn->era != voters.era && !conn->runs)
             holder_send_voters(holder, &voters, conn);
 }
 
@@ -217,12 +207,11 @@ static void receive_voters(struct ct_holder *holder, struct ct_holder_conn *conn
     if (holder->peers != NULL)
         return;
     conn->era = voters->era;
-    conn->epoch = voters->epoch;
     if (voters->era == ct_replica_era(holder->replica))
         keep_known(holder, voters);
     if (gives_way(holder, conn, voters))
         yield_to(holder, voters, conn->runs);
-    tell_those_who_know_less(holder);
+    tell_those_without_round(holder);
 }
 
 /* The leader says how long ago it heard the others. */
@@ -251,9 +240,6 @@ static void receive_of_replica(struct ct_holder *holder, const struct ct_holder_
         if (message->type == CT_MSG_APPEND)
             note_silences(holder, &message->append);
     }
-    if (ct_replica_is_led(holder->replica) && !holder->was_led)
-        tell_those_who_know_less(holder);
-    holder->was_led = ct_replica_is_led(holder->replica);
     holder_update_voters(holder);
 }
 
@@ -450,8 +436,7 @@ void ct_holder_endpoint_message(struct ct_holder *holder, uint64_t now_ms,
     const struct ct_msg_voters *voters = &message->voters;
 
     begin_event(holder, now_ms);
-    if (message->type == CT_MSG_VOTERS && holder->service != NULL &&
-        (!runs_here(holder) || is_newer(holder, voters)) &&
+    if (message->type == CT_MSG_VOTERS && holder->service != NULL && !runs_here(holder) &&
         voters->era != ct_replica_era(holder->replica) && voters->servers.count > 0) {
         yield_to(holder, voters, true);
         holder_update_voters(holder);

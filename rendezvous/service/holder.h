@@ -122,7 +122,6 @@ struct ct_holder_conn {
     bool is_admin;   /* an operator */
     bool runs;       /* another holder: its job has had a round */
     uint64_t era;    /* of the record that it leads, it says; 0: it has said nothing */
-    uint64_t epoch;  /* ... in which */
     bool offers;     /* a node that could hold it, at `address` ... */
     uint64_t add_ms; /* ... from then on: it did not take the record in time */
     char address[CT_REPLICA_ADDRESS_BYTES];
@@ -170,7 +169,6 @@ struct ct_holder {
     uint64_t add_ms;                        /* when one may be added anew; 0: none waits */
     uint64_t followed;             /* epoch of the record that it was told to follow; 0: none */
     bool follows_runs;             /* ... whose job has had a round, its leader says */
-    bool was_led;                  /* when its replica last received */
     struct ct_holder_voters known; /* by others' words, while this one holds no record */
     bool removed; /* they do not list this one, which its own record does: it was cut off then */
     struct ct_holder_voters told; /* to the members, while this one leads */
