@@ -74,6 +74,9 @@ double ct_cost_cutover(enum ct_algorithm small, enum ct_algorithm large, int p, 
     return high;
 }
 
+/* Fewer ranks have other algorithms. */
+enum { FEWEST = 9 };
+
 static const struct pair {
     enum ct_algorithm small, large;
 } pairs[CT_TUNABLES] = {
@@ -89,7 +92,7 @@ size_t ct_cost_extrapolate(enum ct_tunable size, size_t value, int measured, int
     static const double most = 1 << 20; /* messages' worth */
     const struct pair *pair = &pairs[size];
 
-    if (pair->small == CT_ALGO_NONE || measured == ranks || measured < 2 || ranks < 2)
+    if (pair->small == CT_ALGO_NONE || measured == ranks || measured < FEWEST || ranks < FEWEST)
         return value;
     double factor = ct_cost_cutover(pair->small, pair->large, ranks, most) /
                     ct_cost_cutover(pair->small, pair->large, measured, most);

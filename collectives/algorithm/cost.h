@@ -22,7 +22,7 @@ double ct_cost(enum ct_algorithm algorithm, int p, double n, double h);
 double ct_cost_cutover(enum ct_algorithm small, enum ct_algorithm large, int p, double most);
 
 /* Return `value`, measured with `measured` ranks, for so many ranks; as it is for a size that the
- * model does not have. */
+ * model does not have, and among 8 ranks or fewer. */
 size_t ct_cost_extrapolate(enum ct_tunable size, size_t value, int measured, int ranks);
 
 #endif

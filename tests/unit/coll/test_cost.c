@@ -83,6 +83,8 @@ Test(cost, a_table_is_carried_within_the_limits_of_a_size)
     cr_assert_eq(ct_table_tuning(&table, "tcp", 24, &none).tcp_bruck_bytes, 16 << 10);
     cr_assert_eq(ct_table_tuning(&table, "tcp", 64, &none).tcp_bruck_bytes,
                  ct_cost_extrapolate(CT_SIZE_tcp_bruck_bytes, 16 << 10, 24, 64));
-    cr_assert_eq(ct_table_tuning(&table, "tcp", 2, &none).tcp_bruck_bytes, 16 << 20);
+    cr_assert_eq(ct_table_tuning(&table, "tcp", 8, &none).tcp_bruck_bytes, 16 << 10);
     cr_assert_eq(ct_table_tuning(&table, "tcp", 64, &given).tcp_bruck_bytes, 77);
+    table.lines[0].value = 16 << 20;
+    cr_assert_eq(ct_table_tuning(&table, "tcp", 9, &none).tcp_bruck_bytes, 16 << 20);
 }

@@ -128,10 +128,13 @@ static struct ct_tuning tuning_of(int turn)
 {
     struct ct_tuning tuning = turn > 0 ? tiny : (struct ct_tuning){0};
 
-    if (turn == 2) {
+    if (turn >= 2) {
         tuning.tcp_direct_world = 1;
         tuning.local_chunk_bytes = 1024;
     }
+    if (turn == 3) /* chains and halving, where others have gathered and doubled */
+        tuning.tcp_bruck_bytes = tuning.tcp_doubling_bytes = tuning.tcp_binomial_bytes =
+            tuning.tcp_chain_reduce_bytes = 1;
     return tuning;
 }
 
@@ -148,7 +151,7 @@ ParameterizedTest(int *world, determinism, ordered_sums_are_the_same_on_every_ba
 
     for (size_t m = 0; m < CT_COUNT(modes); m++)
         for (size_t b = 0; b < (size_t)rig_backend_count(); b++)
-            for (int turn = 0; turn < 3; turn++) {
+            for (int turn = 0; turn < 4; turn++) {
                 struct rig rig = {.backend = rig_backends[b],
                                   .world = *world,
                                   .tuning = tuning_of(turn),
