@@ -13,6 +13,8 @@
  * The other tree has the nodes in reverse, or, of an odd number, begun at the next. */
 #include "algorithm/step_build.h"
 
+#include "base/assert.h"
+
 enum { TREES = 2, CHILDREN = 2 };
 
 struct node {
@@ -57,6 +59,7 @@ static struct node node_of(const struct ct_schedule *s, const struct tree *tree,
     int count = 0;
 
     node.level = level_of(tree, node.index);
+    CT_ASSERT(node.level >= 0 && node.level <= tree->levels && tree->levels < 30);
     if (node.index > 0) {
         int without = node.index & (node.index - 1), up = without | 2 << node.level;
 
@@ -82,6 +85,7 @@ static void prepare(const struct ct_schedule *s, int first, int nodes, struct tr
     for (int t = 0; t < TREES; t++) {
         trees[t] = (struct tree){
             .first = first, .nodes = nodes, .levels = ct_schedule_rounds(nodes), .second = t == 1};
+        list[t] = (struct node){.parent = -1, .child = {-1, -1}}; /* of no tree */
         if ((s->rank - first + s->world) % s->world < nodes)
             list[t] = node_of(s, &trees[t], s->rank);
     }

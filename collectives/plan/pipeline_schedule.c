@@ -243,7 +243,7 @@ int ct_pipe_turns(const struct ct_pipe *pipe, int stage, struct ct_arena *arena,
                   struct ct_pipe_turns *ret_turns, struct ct_error *err)
 {
     size_t tasks = 2 * (size_t)passes_of(pipe), stages = (size_t)pipe->stages;
-    struct timeline t = {pipe, malloc(tasks * stages * sizeof(int))};
+    struct timeline t = {pipe, calloc(tasks * stages, sizeof(int))};
     int *clocks = calloc(2 * stages, sizeof *clocks);
     struct event *events = malloc(2 * tasks * sizeof *events);
     struct ct_pipe_turns turns = {.turn = ct_arena_array(arena, 3 * tasks, sizeof *turns.turn),

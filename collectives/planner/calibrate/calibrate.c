@@ -56,22 +56,24 @@ static int measure_stream(double *ret_rate, struct ct_error *err)
 {
     char *from = malloc(STREAM_BYTES), *to = malloc(STREAM_BYTES);
     double times[STREAM_TURNS];
-    int code = from != NULL && to != NULL ? 0 : ct_error_set(err, CT_ENOMEM, "out of memory");
 
-    if (code == 0) {
-        memset(from, 1, STREAM_BYTES);
-        memset(to, 2, STREAM_BYTES);
-        for (int i = 0; i < STREAM_TURNS; i++) {
-            double from_s = now_s();
-            memcpy(to, from, STREAM_BYTES);
-            times[i] = now_s() - from_s;
-        }
-        qsort(times, STREAM_TURNS, sizeof *times, by_size);
-        *ret_rate = 2.0 * STREAM_BYTES / times[STREAM_TURNS / 4];
+    if (from == NULL || to == NULL) {
+        free(from);
+        free(to);
+        return ct_error_set(err, CT_ENOMEM, "out of memory");
     }
+    memset(from, 1, STREAM_BYTES);
+    memset(to, 2, STREAM_BYTES);
+    for (int i = 0; i < STREAM_TURNS; i++) {
+        double from_s = now_s();
+        memcpy(to, from, STREAM_BYTES);
+        times[i] = now_s() - from_s;
+    }
+    qsort(times, STREAM_TURNS, sizeof *times, by_size);
+    *ret_rate = 2.0 * STREAM_BYTES / times[STREAM_TURNS / 4];
     free(from);
     free(to);
-    return code;
+    return 0;
 }
 
 /* Two threads that hand a token to each other. */
@@ -174,7 +176,7 @@ static int measure_alone(struct calibration *c, struct ct_error *err)
         code = measure_values(c->costs, err);
     if (c->costs != NULL && code == 0)
         code = measure_references(c->costs, err);
-    if (c->speaks && code == 0)
+    if (c->speaks && c->costs != NULL && code == 0)
         (void)fprintf(c->to, "%d shapes of ops in %d models\n", c->costs->op_count,
                       ct_reference_count());
     return code == 0 ? wait_for_all(c, err) : code;
@@ -246,9 +248,9 @@ int ct_calibrate(struct ct_job *job, const char *path, FILE *to, struct ct_error
         code = measure_crowds(&c, err);
     if (code == 0)
         code = ct_calls_measure(job, c.costs, err);
-    if (code == 0 && c.speaks)
+    if (code == 0 && c.speaks && c.costs != NULL)
         code = ct_costs_save(c.costs, path, err);
-    if (code == 0 && c.speaks) {
+    if (code == 0 && c.speaks && c.costs != NULL) {
         ct_costs_path(path, where, sizeof where);
         (void)fprintf(to, "%d calls; %.0f s in all; written to %s\n", c.costs->call_count,
                       now_s() - from_s, where);

@@ -372,7 +372,7 @@ static void note(struct ct_cost_op *point, double amount, double seconds, int *s
  * long the thread's, for meanwhile others may have had the processor. */
 static double time_of(const struct bench *b, const float *times, double clock_s)
 {
-    float by_clock[MOST_STEPS / 2], of_thread[MOST_STEPS / 2];
+    float by_clock[MOST_STEPS / 2] = {0}, of_thread[MOST_STEPS / 2] = {0};
     int half = b->steps / 2;
 
     for (int i = 0; i < half; i++) {
@@ -409,9 +409,13 @@ int ct_reference_measure(const struct ct_reference *reference, int threads, doub
 {
     struct bench *b = calloc(1, sizeof *b);
     int *seen = calloc(CT_COSTS_OPS, sizeof *seen);
-    int code = b != NULL && seen != NULL ? open_bench(b, reference, threads, err)
-                                         : ct_error_set(err, CT_ENOMEM, "out of memory");
 
+    if (b == NULL || seen == NULL) {
+        free(b);
+        free(seen);
+        return ct_error_set(err, CT_ENOMEM, "out of memory");
+    }
+    int code = open_bench(b, reference, threads, err);
     if (code == 0)
         code = run(b, budget_s, err);
     if (code == 0 && costs != NULL) {
@@ -421,8 +425,7 @@ int ct_reference_measure(const struct ct_reference *reference, int threads, doub
     }
     if (code == 0)
         *ret_step_s = in_order(b->whole, b->steps)[b->steps / 2];
-    if (b != NULL)
-        close_bench(b);
+    close_bench(b);
     free(b);
     free(seen);
     return code;
@@ -431,10 +434,11 @@ int ct_reference_measure(const struct ct_reference *reference, int threads, doub
 int ct_reference_beside(double clock_s, double *ret_s, struct ct_error *err)
 {
     struct bench *b = calloc(1, sizeof *b);
-    double beside[MOST_STEPS], traced_s, step_s, ignored_s;
-    int code = b != NULL ? open_bench(b, &references[0], 1, err)
-                         : ct_error_set(err, CT_ENOMEM, "out of memory");
+    double beside[MOST_STEPS], traced_s, step_s = 0, ignored_s;
 
+    if (b == NULL)
+        return ct_error_set(err, CT_ENOMEM, "out of memory");
+    int code = open_bench(b, &references[0], 1, err);
     for (uint64_t i = 0; i < MOST_STEPS && code == 0; i++) {
         const struct ct_exec_event *trace = ct_exec_trace(b->exec);
         double ops_s = 0;
@@ -449,8 +453,7 @@ int ct_reference_beside(double clock_s, double *ret_s, struct ct_error *err)
     }
     if (code == 0)
         *ret_s = fmax(in_order(beside, MOST_STEPS)[MOST_STEPS / 2], 1e-7);
-    if (b != NULL)
-        close_bench(b);
+    close_bench(b);
     free(b);
     return code;
 }
