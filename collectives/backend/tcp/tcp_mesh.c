@@ -333,7 +333,9 @@ static int timeout_error(const struct ct_mesh *mesh, int missing, struct ct_erro
 
     for (const struct mesh_pending *pending = mesh->pending; pending != NULL;
          pending = pending->next)
-        if (pending->dialled && pending->peer == peer && pending->stage != OVER)
+        if (pending->dialled && pending->peer == peer && pending->stage == CONNECTING)
+            return mesh_unanswered(mesh, peer, err);
+        else if (pending->dialled && pending->peer == peer && pending->stage != OVER)
             why = pending->why;
     return ct_error_set(err, CT_ETIMEOUT, "rank %d has no connection with rank %d in time%s%s",
                         mesh->rank, peer, why != NULL ? ": " : "", why != NULL ? why : "");

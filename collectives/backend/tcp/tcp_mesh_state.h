@@ -77,6 +77,9 @@ int mesh_advance(struct ct_mesh *mesh, struct mesh_pending *pending, struct ct_e
 /* What the network said, and what would help. */
 void mesh_describe(int error, char *text, size_t room);
 
+/* A member whose address has not answered in time: CT_ETIMEOUT, with that and the above. */
+int mesh_unanswered(const struct ct_mesh *mesh, int peer, struct ct_error *err);
+
 /* End it; its place is free again. */
 void mesh_drop(struct ct_mesh *mesh, struct mesh_pending *pending);
 

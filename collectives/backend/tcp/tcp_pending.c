@@ -111,13 +111,19 @@ static void print_address(const struct ct_mesh *mesh, int peer, char *text, size
         (void)snprintf(text, room, "%s port %s", host, port);
 }
 
-static int dial_error(const struct ct_mesh *mesh, int peer, const char *why, struct ct_error *err)
+static int cannot_connect(const struct ct_mesh *mesh, int peer, int code, const char *why,
+                          struct ct_error *err)
 {
     char address[NI_MAXHOST + NI_MAXSERV + 8];
 
     print_address(mesh, peer, address, sizeof address);
-    return ct_error_set(err, CT_EUNAVAILABLE, "rank %d cannot connect to rank %d at %s: %s",
-                        mesh->rank, peer, address, why);
+    return ct_error_set(err, code, "rank %d cannot connect to rank %d at %s: %s", mesh->rank, peer,
+                        address, why);
+}
+
+static int dial_error(const struct ct_mesh *mesh, int peer, const char *why, struct ct_error *err)
+{
+    return cannot_connect(mesh, peer, CT_EUNAVAILABLE, why, err);
 }
 
 void mesh_describe(int error, char *text, size_t room)
@@ -127,10 +133,11 @@ void mesh_describe(int error, char *text, size_t room)
     if (error == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0)
         (void)snprintf(text, room, "%s: raise the limit of %llu (ulimit -n)",
                        strerrordesc_np(error), (unsigned long long)limit.rlim_cur);
-    else if (error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH)
+    else if (error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH ||
+             error == EINVAL) /* of a route that leads nowhere */
         (void)snprintf(text, room,
                        "%s: other nodes must reach that address (a firewall? another one may be "
-                       "given there, with --local-addr)",
+                       "given there, with --local_addr)",
                        strerrordesc_np(error));
     else
         (void)snprintf(text, room, "%s", strerrordesc_np(error));
@@ -142,6 +149,14 @@ static int network_error(const struct ct_mesh *mesh, int peer, int error, struct
 
     mesh_describe(error, why, sizeof why);
     return dial_error(mesh, peer, why, err);
+}
+
+int mesh_unanswered(const struct ct_mesh *mesh, int peer, struct ct_error *err)
+{
+    char why[200];
+
+    mesh_describe(ETIMEDOUT, why, sizeof why);
+    return cannot_connect(mesh, peer, CT_ETIMEOUT, why, err);
 }
 
 /* Errors that may pass: a cable that has just come back, ports or descriptors that become free. */
