@@ -191,6 +191,7 @@ void ct_member_connected(struct ct_member *member, uint64_t now_ms)
         return;
     member->now_ms = now_ms;
     member->phase = CT_MEMBER_JOINING;
+    member->welcomed = 0; /* by nobody on this connection yet */
     member->answered_ms = now_ms;
     if (!member->was_joined && member->foreign_ms == 0)
         member->foreign_ms = now_ms + FOREIGN_MS;
