@@ -242,8 +242,10 @@ static double play_beside(const struct all *all, double latency)
         times[i] = -1;
     while (moved) {
         moved = false;
-        for (int stage = 0; stage < pipe->stages; stage++)
-            moved |= advance_queue(&b, RUNS, stage) | advance_queue(&b, EXCHANGES, stage);
+        for (int stage = 0; stage < pipe->stages; stage++) {
+            moved = advance_queue(&b, RUNS, stage) || moved;
+            moved = advance_queue(&b, EXCHANGES, stage) || moved;
+        }
     }
     for (int stage = 0; stage < pipe->stages; stage++)
         for (int queue = 0; queue < QUEUES; queue++) {
