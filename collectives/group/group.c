@@ -114,14 +114,6 @@ static int load_table(const struct ct_setup *setup, struct ct_table *table,
     return table_text->code;
 }
 
-static int no_table(const struct ct_setup *setup, int code, struct ct_error *err)
-{
-    if (code == CT_ETIMEOUT)
-        return ct_error_set(err, code, "group %s: rank %d did not come in time", setup->key,
-                            setup->ranks[0]);
-    return ct_error_set(err, code, "group %s cannot form: %s", setup->key, ct_strerror(code));
-}
-
 /* Member 0's table, at each member: so all choose alike. */
 static int distribute_table(const struct ct_setup *setup, struct ct_table *table,
                             struct ct_error *err)
@@ -139,13 +131,13 @@ static int distribute_table(const struct ct_setup *setup, struct ct_table *table
         code = load_table(setup, table, table_text, err);
         int reported = kv->set(kv->context, key, table_text,
                                offsetof(struct table_text, text) + strlen(table_text->text) + 1);
-        code = code == 0 && reported != 0 ? no_table(setup, reported, err) : code;
+        code = code == 0 && reported != 0 ? ct_setup_store_error(setup, reported, 0, err) : code;
     } else {
         code = kv->wait(kv->context, key, &value, ct_setup_remaining_ms(setup));
         if (code != 0)
-            code = no_table(setup, code, err);
+            code = ct_setup_store_error(setup, code, 0, err);
         else if (value.size <= offsetof(struct table_text, text) || value.size > sizeof *table_text)
-            code = no_table(setup, CT_EPROTOCOL, err);
+            code = ct_setup_store_error(setup, CT_EPROTOCOL, 0, err);
         table_text->text[sizeof table_text->text - 1] = '\0';
         if (code == 0 && table_text->code != 0)
             code = ct_error_set(err, table_text->code, "rank %d: %s", setup->ranks[0],

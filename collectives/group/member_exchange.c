@@ -92,23 +92,24 @@ static int find_missing(struct exchange *exchange)
     return member;
 }
 
+int ct_setup_store_error(const struct ct_setup *setup, int code, int member, struct ct_error *err)
+{
+    if (code == CT_ETIMEOUT && member != setup->rank)
+        return ct_error_set(err, code, "group %s: rank %d did not come in time", setup->key,
+                            setup->ranks[member]);
+    return ct_error_set(err, code, "group %s cannot form: %s", setup->key, ct_strerror(code));
+}
+
 static int store_error(struct exchange *exchange, int code, struct ct_error *err)
 {
     const struct ct_setup *setup = exchange->setup;
 
-    if (code == CT_ETIMEOUT) {
-        int member = find_missing(exchange);
-
-        if (member != setup->rank)
-            return ct_error_set(err, code, "group %s: rank %d did not come in time", setup->key,
-                                setup->ranks[member]);
-    }
     if (code == CT_ELIMIT)
         return ct_error_set(err, code,
                             "group %s cannot form: what its %d ranks publish is longer than %d "
                             "bytes",
                             setup->key, setup->size, CT_KV_VALUE_MAX);
-    return ct_error_set(err, code, "group %s cannot form: %s", setup->key, ct_strerror(code));
+    return ct_setup_store_error(setup, code, code == CT_ETIMEOUT ? find_missing(exchange) : 0, err);
 }
 
 /* ---- values ----------------------------------------------------------------------------------*/

@@ -19,6 +19,9 @@
 int ct_member_exchange(const struct ct_setup *setup, const char *step, const char *wanted, int code,
                        struct ct_blob *blobs, struct ct_error *err);
 
+/* The store has failed with `code`; at CT_ETIMEOUT it waited for `member`. Returns the code. */
+int ct_setup_store_error(const struct ct_setup *setup, int code, int member, struct ct_error *err);
+
 /* Milliseconds until the setup's deadline; 0: it is over. */
 uint64_t ct_setup_remaining_ms(const struct ct_setup *setup);
 

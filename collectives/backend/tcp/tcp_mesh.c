@@ -207,10 +207,9 @@ static int check_accepting(const struct ct_mesh *mesh, uint64_t now_ns, struct c
 
 /* ---- a step ----------------------------------------------------------------------------------*/
 
-static struct pollfd poll_of(const struct mesh_pending *pending)
+static bool is_open(const struct mesh_pending *pending)
 {
-    return (struct pollfd){.fd = pending->fd,
-                           .events = pending->stage == CONNECTING ? POLLOUT : POLLIN};
+    return pending->stage != OVER && pending->stage != BACKING_OFF;
 }
 
 /* Those that are open: the kernel refuses more entries than the limit on descriptors. */
@@ -222,8 +221,9 @@ size_t ct_mesh_polls(struct ct_mesh *mesh, struct pollfd *polls, size_t room)
         polls[count++] = (struct pollfd){.fd = mesh->listener, .events = POLLIN};
     for (const struct mesh_pending *pending = mesh->pending; pending != NULL && count < room;
          pending = pending->next)
-        if (pending->stage != OVER && pending->stage != BACKING_OFF)
-            polls[count++] = poll_of(pending);
+        if (is_open(pending))
+            polls[count++] = (struct pollfd){
+                .fd = pending->fd, .events = pending->stage == CONNECTING ? POLLOUT : POLLIN};
     return count;
 }
 
@@ -251,19 +251,17 @@ static int poll_all(struct ct_mesh *mesh, int timeout_ms, struct ct_error *err)
 
     if (code != 0)
         return code;
-    size_t count = ct_mesh_polls(mesh, mesh->polls, mesh->polls_room), at = 0;
-    int found = poll(mesh->polls, count, timeout_ms);
-    bool calls = found > 0 && count > 0 && mesh->polls[0].fd == mesh->listener;
-
-    at = count > 0 && mesh->polls[0].fd == mesh->listener;
-    calls = calls && mesh->polls[0].revents != 0;
-    for (struct mesh_pending *pending = mesh->pending; found > 0 && pending != NULL;
+    size_t count = ct_mesh_polls(mesh, mesh->polls, mesh->polls_room);
+    size_t at =
+        count > 0 && mesh->polls[0].fd == mesh->listener; /* behind the listener, if there */
+    if (poll(mesh->polls, count, timeout_ms) <= 0)
+        return 0;
+    bool calls = at > 0 && mesh->polls[0].revents != 0;
+    for (struct mesh_pending *pending = mesh->pending; pending != NULL; pending = pending->next)
+        pending->found = is_open(pending) ? mesh->polls[at++].revents : 0;
+    for (struct mesh_pending *pending = mesh->pending; pending != NULL && code == 0;
          pending = pending->next)
-        pending->found =
-            pending->stage != OVER && pending->stage != BACKING_OFF ? mesh->polls[at++].revents : 0;
-    for (struct mesh_pending *pending = mesh->pending; found > 0 && pending != NULL && code == 0;
-         pending = pending->next)
-        if (pending->found != 0 && pending->stage != OVER && pending->stage != BACKING_OFF)
+        if (pending->found != 0 && is_open(pending))
             code = mesh_advance(mesh, pending, err);
     if (calls)
         accept_callers(mesh);

@@ -93,8 +93,6 @@ static int lose_peer(struct ct_group *group, struct rig *rig)
 
     int met = ct_barrier(group, NULL);
     (void)pthread_barrier_wait(&scene->cut); /* all have what the barrier sent */
-    if (met != 0)
-        (void)fprintf(stderr, "the barrier ended with %d\n", met);
     if (ct_group_rank(group) == scene->peer && scene->loss == LINK_DOWN)
         set_loopback(false);
     if (ct_group_rank(group) == scene->peer)
@@ -107,7 +105,7 @@ static int lose_peer(struct ct_group *group, struct rig *rig)
         scene->dropped = scene->loss == PACKETS_DROPPED ? packets_dropped() : 0;
     }
     (void)pthread_barrier_wait(&scene->left);
-    return 0;
+    return met == 0 ? 0 : __LINE__;
 }
 
 static void lose_one_of(int world, enum loss loss, bool sends)
