@@ -275,6 +275,8 @@ uint64_t ct_rdzv_deadline(const struct ct_rdzv *job)
     case CT_RDZV_PREPARE:
         if (job->pending == 0)
             due = CT_MIN(due, job->prepare_until_ms);
+        if (job->hear_until_ms != 0)
+            due = CT_MIN(due, CT_MAX(job->hear_until_ms, job->now_ms));
         break;
     case CT_RDZV_RECOVER:
         due = CT_MIN(due, job->leave_until_ms);

@@ -405,6 +405,10 @@ void ct_rdzv_restored(struct ct_rdzv *job);
 /* Then: a member that is alive comes back within this time. */
 void ct_rdzv_restored_within(struct ct_rdzv *job, uint64_t within_ms);
 
+/* Then: no roster is made for so long. Nodes that live come meanwhile, and may tell of rounds that
+ * are not on record, whose numbers must not be used again. */
+void ct_rdzv_hear_for(struct ct_rdzv *job, uint64_t for_ms);
+
 /* Whether the record may be rebuilt of what nodes say; CT_RDZV_REBUILD_NEVER at first. */
 void ct_rdzv_set_rebuild(struct ct_rdzv *job, enum ct_rdzv_rebuild rebuild);
 

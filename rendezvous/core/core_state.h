@@ -107,6 +107,7 @@ struct ct_rdzv {
     enum ct_rdzv_rebuild rebuild; /* may the record be? */
     uint64_t lost_generation;     /* up to here rounds may have been of which only nodes know */
     uint64_t elsewhere_until_ms;  /* a node was in a round of this job: none is begun here */
+    uint64_t hear_until_ms;       /* no roster is made before: nodes tell first what they know */
     bool store_lost;              /* the round was committed by an earlier daemon */
 
     uint32_t *order; /* scratch: member numbers, room */

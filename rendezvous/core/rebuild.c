@@ -26,6 +26,12 @@ void ct_rdzv_set_rebuild(struct ct_rdzv *job, enum ct_rdzv_rebuild rebuild)
     job->rebuild = rebuild;
 }
 
+void ct_rdzv_hear_for(struct ct_rdzv *job, uint64_t for_ms)
+{
+    job->hear_until_ms = job->now_ms + for_ms;
+    job->due_ms = ct_rdzv_deadline(job);
+}
+
 /* No round of its own was begun, but for one that is made of what nodes have said. */
 static bool has_no_round(const struct ct_rdzv *job)
 {

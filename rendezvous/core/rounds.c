@@ -214,7 +214,8 @@ void ct_rdzv_advance(struct ct_rdzv *job)
         pause(job, job->reason);
         return;
     }
-    if (job->pending != 0 || job->publishing_seq != 0 || job->count[CT_RDZV_PREPARING] > 0)
+    if (job->pending != 0 || job->publishing_seq != 0 || job->count[CT_RDZV_PREPARING] > 0 ||
+        job->hear_until_ms > job->now_ms)
         return;
     struct ct_error err = {0};
     ct_rdzv_assign(job);
@@ -503,7 +504,10 @@ void ct_rdzv_round_tick(struct ct_rdzv *job)
         ct_rdzv_gather(job, false);
         break;
     case CT_RDZV_PREPARE:
-        if (job->pending == 0 && job->prepare_until_ms <= job->now_ms)
+        if (job->hear_until_ms != 0 && job->hear_until_ms <= job->now_ms) {
+            job->hear_until_ms = 0;
+            ct_rdzv_advance(job);
+        } else if (job->pending == 0 && job->prepare_until_ms <= job->now_ms)
             give_up_asking(job);
         break;
     case CT_RDZV_RECOVER:

@@ -117,8 +117,10 @@ void ct_holder_nodes_known(struct ct_holder *holder, uint64_t now_ms, bool down,
 
 /* ---- messages of other holders -------------------------------------------------------------- */
 
-static void keep_known(struct ct_holder *holder, const struct ct_msg_voters *voters)
+void holder_keep_known(struct ct_holder *holder, const struct ct_msg_voters *voters)
 {
+    holder->followed = CT_MAX(holder->followed, voters->epoch);
+    holder->follows_generation = CT_MAX(holder->follows_generation, voters->generation);
     holder->removed = voters->epoch != 0;
     holder->known = (struct ct_holder_voters){.era = voters->era};
     for (uint32_t i = 0; i < voters->servers.count && i < CT_REPLICA_SERVERS; i++) {
@@ -130,88 +132,24 @@ static void keep_known(struct ct_holder *holder, const struct ct_msg_voters *vot
     }
 }
 
-/* Words of a record that this host has left, or of one begun after it, may still be under way. */
-static bool is_newer(const struct ct_holder *holder, const struct ct_msg_voters *voters)
-{
-    return voters->era != ct_replica_era(holder->replica) &&
-           voters->epoch > CT_MAX(holder->followed, holder_epoch(holder));
-}
-
-static int follow(struct ct_holder *holder, const struct ct_msg_voters *voters)
+int holder_follow(struct ct_holder *holder, const struct ct_msg_voters *voters)
 {
     struct ct_replica *anew = holder_new_replica(holder, voters->era);
 
     if (anew == NULL)
         return CT_ENOMEM;
-    keep_known(holder, voters);
     if (holder->replica != NULL)
         holder->followed = CT_MAX(holder->followed, holder_epoch(holder));
+    holder->follows_generation = 0;
+    holder_keep_known(holder, voters);
     ct_replica_free(holder->replica);
     holder->replica = anew;
-    holder->followed = CT_MAX(holder->followed, voters->epoch);
-    holder->changes = holder->partial = holder->follows_runs = false;
+    holder->changes = holder->partial = false;
     holder->voter_count = 0;
     ct_replica_join(anew);
     if (holder->service != NULL)
         holder_drop_service(holder);
     return 0;
-}
-
-/* Has the job of the record that is held here, or followed, had a round? */
-static bool runs_here(const struct ct_holder *holder)
-{
-    if (holder->service != NULL)
-        return ct_holder_generation(holder) > 0;
-    return holder->follows_runs || holder_has_round(holder);
-}
-
-/* Two records of one job: the one whose job has had a round stays, else the newer one. */
-static bool gives_way(const struct ct_holder *holder, const struct ct_holder_conn *conn,
-                      const struct ct_msg_voters *voters)
-{
-    bool runs = runs_here(holder);
-
-    if (voters->era == ct_replica_era(holder->replica) || voters->servers.count == 0)
-        return false;
-    return runs != conn->runs ? conn->runs : is_newer(holder, voters);
-}
-
-/* This host joins the record that lives. */
-static void yield_to(struct ct_holder *holder, const struct ct_msg_voters *voters, bool runs)
-{
-    holder_log(holder, CT_LOG_INFO, "job %s lives: its rendezvous is at %s, this host joins it",
-               holder->limits.only_job, voters->servers.data[voters->servers.count - 1].address);
-    if (follow(holder, voters) == 0)
-        holder->follows_runs = runs;
-}
-
-/* Where the nodes meet, two leaders may tell of two records: none of them hears of the other, so
- * the one without a round is told of the job that has had one. */
-static void tell_those_without_round(struct ct_holder *holder)
-{
-    struct ct_holder_voters voters;
-
-    if (!runs_here(holder) || ct_holder_is_orphan(holder))
-        return;
-    holder_list_voters(holder, &voters);
-    voters.epoch = CT_MAX(holder->followed, holder_epoch(holder));
-    for (const struct ct_holder_conn *conn = holder->conns; conn != NULL; conn = conn->next)
-        if (conn->era != 0 && conn->era != voters.era && !conn->runs)
-            holder_send_voters(holder, &voters, conn);
-}
-
-/* The leader of this job's record says so to a ctrun that has founded another. */
-static void receive_voters(struct ct_holder *holder, struct ct_holder_conn *conn,
-                           const struct ct_msg_voters *voters)
-{
-    if (holder->peers != NULL)
-        return;
-    conn->era = voters->era;
-    if (voters->era == ct_replica_era(holder->replica))
-        keep_known(holder, voters);
-    if (gives_way(holder, conn, voters))
-        yield_to(holder, voters, conn->runs);
-    tell_those_without_round(holder);
 }
 
 /* The leader says how long ago it heard the others. */
@@ -299,7 +237,6 @@ static bool receive_hello(struct ct_holder *holder, struct ct_holder_conn *conn,
                           const struct ct_msg_hello *hello)
 {
     conn->id = ct_id_fold(hello->incarnation);
-    conn->runs = hello->generation > 0;
     if (strcmp(hello->role, "replica") == 0) {
         receive_replica(holder, conn, hello);
         return true;
@@ -359,7 +296,7 @@ static void receive(struct ct_holder *holder, struct ct_holder_conn *conn,
     else if (!conn->is_replica)
         serve(holder, conn, message);
     else if (message->type == CT_MSG_VOTERS)
-        receive_voters(holder, conn, &message->voters);
+        holder_receive_voters(holder, conn, &message->voters);
     else
         receive_of_replica(holder, conn, message);
 }
@@ -400,6 +337,7 @@ void ct_holder_closed(struct ct_holder *holder, uint64_t now_ms, struct ct_holde
 {
     begin_event(holder, now_ms);
     holder_set_offers(holder, conn, false);
+    holder->tellers -= conn->era != 0;
     if (conn->prev != NULL)
         conn->prev->next = conn->next;
     else
@@ -417,7 +355,7 @@ void ct_holder_endpoint_opened(struct ct_holder *holder, uint64_t now_ms)
 {
     begin_event(holder, now_ms);
     holder->endpoint = CT_HOLDER_THERE;
-    holder->endpoint_runs = ct_holder_generation(holder) > 0;
+    holder->told.generation = ct_holder_generation(holder);
     holder_send_voters(holder, &holder->told, NULL);
     end_event(holder);
 }
@@ -433,14 +371,9 @@ void ct_holder_endpoint_closed(struct ct_holder *holder, uint64_t now_ms)
 void ct_holder_endpoint_message(struct ct_holder *holder, uint64_t now_ms,
                                 const struct ct_message *message)
 {
-    const struct ct_msg_voters *voters = &message->voters;
-
     begin_event(holder, now_ms);
-    if (message->type == CT_MSG_VOTERS && holder->service != NULL && !runs_here(holder) &&
-        voters->era != ct_replica_era(holder->replica) && voters->servers.count > 0) {
-        yield_to(holder, voters, true);
-        holder_update_voters(holder);
-    }
+    if (message->type == CT_MSG_VOTERS)
+        holder_receive_of_endpoint(holder, &message->voters);
     end_event(holder);
 }
 
@@ -506,10 +439,10 @@ int ct_holder_follow(struct ct_holder *holder, uint64_t now_ms, const struct ct_
     int rc = 0;
 
     begin_event(holder, now_ms);
-    if (first || is_newer(holder, voters))
-        rc = follow(holder, voters);
+    if (first || holder_is_newer(holder, voters))
+        rc = holder_follow(holder, voters);
     else if (voters->era == ct_replica_era(holder->replica))
-        keep_known(holder, voters);
+        holder_keep_known(holder, voters);
     if (rc == 0 && first)
         holder_update_voters(holder);
     if (holder->replica != NULL)

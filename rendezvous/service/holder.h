@@ -95,7 +95,8 @@ struct ct_holder_options {
 
 /* Who holds a record, in the order in which nodes try them. */
 struct ct_holder_voters {
-    uint64_t epoch; /* of the leader; 0: not known to lead */
+    uint64_t generation; /* of the job's newest round; 0: none, or not told */
+    uint64_t epoch;      /* of the leader; 0: not known to lead */
     uint64_t era;
     uint32_t count; /* 0: not known */
     struct ct_replica_server list[CT_REPLICA_SERVERS];
@@ -120,8 +121,8 @@ struct ct_holder_conn {
     bool is_replica; /* another holder of the record, not a node */
     bool is_agent;   /* a node */
     bool is_admin;   /* an operator */
-    bool runs;       /* another holder: its job has had a round */
-    uint64_t era;    /* of the record that it leads, it says; 0: it has said nothing */
+    uint64_t era;    /* another holder: of the record that it leads; 0: it has told of none ... */
+    uint64_t epoch, generation;
     bool offers;     /* a node that could hold it, at `address` ... */
     uint64_t add_ms; /* ... from then on: it did not take the record in time */
     char address[CT_REPLICA_ADDRESS_BYTES];
@@ -162,13 +163,16 @@ struct ct_holder {
     uint64_t yielded_ms; /* when it asked another one to lead; 0: never */
     char address[CT_REPLICA_ADDRESS_BYTES]; /* where others reach it */
     enum ct_holder_endpoint endpoint;       /* its connection to where the job's nodes meet */
-    bool endpoint_runs;                     /* ... told there that the job has had a round */
     bool changes;                           /* a voter is being added or removed */
     bool changed;                           /* that is over: the next one may be due at once */
     uint64_t adds;                          /* which; 0: none */
     uint64_t add_ms;                        /* when one may be added anew; 0: none waits */
     uint64_t followed;             /* epoch of the record that it was told to follow; 0: none */
-    bool follows_runs;             /* ... whose job has had a round, its leader says */
+    uint64_t follows_generation;   /* ... and the newest round of its job, its leader said */
+    size_t tellers;                /* connections of holders that told of a record */
+    uint64_t raises;               /* as its leader: the count that its epoch shall have; or 0 */
+    uint64_t met_epoch;            /* when those who know less were told: its epoch ... */
+    bool met_led;                  /* ... and that somebody led */
     struct ct_holder_voters known; /* by others' words, while this one holds no record */
     bool removed; /* they do not list this one, which its own record does: it was cut off then */
     struct ct_holder_voters told; /* to the members, while this one leads */
@@ -239,7 +243,7 @@ void ct_holder_nodes_known(struct ct_holder *holder, uint64_t now_ms, bool down,
 void ct_holder_endpoint_opened(struct ct_holder *holder, uint64_t now_ms);
 void ct_holder_endpoint_closed(struct ct_holder *holder, uint64_t now_ms);
 
-/* What came on it: who listens there knows of a job that has had a round. */
+/* What came on it: who listens there knows of another record of the job. */
 void ct_holder_endpoint_message(struct ct_holder *holder, uint64_t now_ms,
                                 const struct ct_message *message);
 
@@ -256,7 +260,7 @@ enum ct_holder_duty ct_holder_duty(struct ct_holder *holder, uint64_t now_ms, ch
                                    size_t room);
 
 /* The highest generation that it knows as the leader; 0: none that anybody was told of, or will be,
- * whatever becomes of this host. For the HELLO at the endpoint. */
+ * whatever becomes of this host. */
 uint64_t ct_holder_generation(const struct ct_holder *holder);
 
 /* Are all who hold the job's record known to be dead, this one being none of them? */

@@ -9,9 +9,13 @@
 
 #include <stdio.h>
 
+enum { HEAR_MS = 3000 };
+
 uint64_t holder_epoch(const struct ct_holder *holder)
 {
-    return (ct_replica_era(holder->replica) >> 32) << 32 | ct_replica_term(holder->replica);
+    uint64_t count = ct_replica_era(holder->replica) >> 32;
+
+    return CT_MAX(count, holder_raised_count(holder)) << 32 | ct_replica_term(holder->replica);
 }
 
 /* Era number `count`, with 32 random bits: no other founder's, even if two found at once. */
@@ -50,7 +54,7 @@ bool holder_found(struct ct_holder *holder, uint64_t count)
     holder->replica = anew;
     holder->known.count = 0;
     holder->voter_count = 0;
-    holder->follows_runs = false;
+    holder->follows_generation = 0;
     ct_replica_found(anew);
     return true;
 }
@@ -70,12 +74,17 @@ static int found_anew(struct ct_holder *holder, bool is_whole, const char *why)
 {
     holder_log(holder, CT_LOG_INFO, "host %s holds the rendezvous alone: %s", holder->host, why);
     holder->partial = holder->partial || !is_whole;
-    return hold_alone(holder, (ct_replica_era(holder->replica) >> 32) + 1);
+    return hold_alone(holder, (holder_epoch(holder) >> 32) + 1);
 }
 
+/* Nodes that live have been told to wait, and ask again every second or two (client/member.c). */
 int holder_go_on_alone(struct ct_holder *holder, const char *why)
 {
-    return found_anew(holder, false, why);
+    int rc = found_anew(holder, false, why);
+
+    if (rc == 0 && holder->service != NULL)
+        ct_service_hear_for(holder->service, HEAR_MS);
+    return rc;
 }
 
 /* ---- deaths --------------------------------------------------------------------------------- */
@@ -198,7 +207,7 @@ void holder_go_on_without_dead(struct ct_holder *holder)
 
 bool holder_succeed(struct ct_holder *holder, uint64_t epoch)
 {
-    uint64_t count = CT_MAX(epoch >> 32, ct_replica_era(holder->replica) >> 32);
+    uint64_t count = CT_MAX(epoch, holder_epoch(holder)) >> 32;
 
     if (holder->service == NULL || ct_service_generation(holder->service) > 0)
         return false;

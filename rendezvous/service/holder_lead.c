@@ -10,10 +10,14 @@
 #include <string.h>
 
 enum {
-    RETRY_MS = 20,    /* until a node that was told to go elsewhere asks again */
-    UNLED_MS = 200,   /* the same, while no peer leads */
-    RETURN_MS = 2000, /* at least: half a lease in which a node finds a new leader */
+    RETRY_MS = 20,          /* until a node that was told to go elsewhere asks again */
+    UNLED_MS = 200,         /* the same, while no peer leads */
+    RECORD_BYTES = 1 << 20, /* to read a RESERVE, at most */
+    RETURN_MS = 2000,       /* at least: half a lease in which a node finds a new leader */
 };
+
+/* The number of a put that is no record of the service's. */
+static const uint64_t RAISED = UINT64_MAX - 1;
 
 /* ---- nodes that must go elsewhere ----------------------------------------------------------- */
 
@@ -157,6 +161,7 @@ static void on_lead(void *context, uint64_t term)
 {
     struct ct_holder *holder = context;
 
+    holder->raises = 0;
     holder->service = ct_service_new(&holder->limits, &holder->service_io, 0);
     if (holder->service == NULL)
         return; /* nobody is served: as if it were silent */
@@ -203,6 +208,8 @@ static void on_put(void *context, uint64_t number, int code)
 {
     struct ct_holder *holder = context;
 
+    if (code == 0 && number == RAISED && holder->service != NULL)
+        ct_service_raise(holder->service, holder_epoch(holder));
     if (code == 0 && holder->service != NULL)
         ct_service_kept(holder->service, holder->now_ms, number, 0);
 }
@@ -268,17 +275,46 @@ static void key_of(const char *job, enum ct_record_kind kind, char key[CT_REPLIC
     (void)snprintf(key, CT_REPLICA_KEY_BYTES, "%s/%d", job, (int)kind);
 }
 
-bool holder_has_round(const struct ct_holder *holder)
+/* The newest record of a kind that the job has; false: none. */
+static bool find(const struct ct_holder *holder, enum ct_record_kind kind,
+                 struct ct_bytes *ret_record)
 {
-    char reserved[CT_REPLICA_KEY_BYTES];
-    struct ct_bytes value;
+    char wanted[CT_REPLICA_KEY_BYTES];
     const char *key;
 
-    key_of(holder->limits.only_job, CT_RECORD_RESERVE, reserved);
-    for (size_t i = 0; ct_replica_entry(holder->replica, i, &key, &value); i++)
-        if (strcmp(key, reserved) == 0)
+    key_of(holder->limits.only_job, kind, wanted);
+    for (size_t i = 0; ct_replica_entry(holder->replica, i, &key, ret_record); i++)
+        if (strcmp(key, wanted) == 0)
             return true;
     return false;
+}
+
+bool holder_has_round(const struct ct_holder *holder)
+{
+    struct ct_bytes record;
+
+    return find(holder, CT_RECORD_RESERVE, &record);
+}
+
+/* The numbers of that record; all of them 0 where there is none. */
+static struct ct_record read_numbers(const struct ct_holder *holder, enum ct_record_kind kind)
+{
+    struct ct_record content = {.generation = 0};
+    struct ct_bytes record;
+    struct ct_arena arena;
+
+    if (!find(holder, kind, &record))
+        return content;
+    ct_arena_init(&arena, RECORD_BYTES);
+    if (ct_record_read(record.data, record.size, &arena, &content, NULL) != 0)
+        content = (struct ct_record){.generation = 0};
+    ct_arena_deinit(&arena);
+    return content;
+}
+
+uint64_t holder_recorded_generation(const struct ct_holder *holder)
+{
+    return read_numbers(holder, CT_RECORD_RESERVE).generation;
 }
 
 static int put(struct ct_holder *holder, uint64_t number, const char *job, enum ct_record_kind kind,
@@ -288,6 +324,26 @@ static int put(struct ct_holder *holder, uint64_t number, const char *job, enum 
 
     key_of(job, kind, key);
     return ct_replica_put(holder->replica, holder->now_ms, number, key, record, size);
+}
+
+uint64_t holder_raised_count(const struct ct_holder *holder)
+{
+    return holder->peers == NULL ? read_numbers(holder, CT_RECORD_EPOCH).epoch >> 32 : 0;
+}
+
+void holder_raise(struct ct_holder *holder, uint64_t above)
+{
+    uint64_t count = (above >> 32) + 1;
+    struct ct_buf record;
+
+    if (count <= holder->raises || count > UINT32_MAX)
+        return;
+    ct_buf_init(&record, RECORD_BYTES);
+    ct_record_write_epoch(count << 32, &record);
+    if (!record.failed && put(holder, RAISED, holder->limits.only_job, CT_RECORD_EPOCH, record.data,
+                              record.size) == 0)
+        holder->raises = count;
+    ct_buf_deinit(&record);
 }
 
 static bool io_succeed(void *context, uint64_t epoch)

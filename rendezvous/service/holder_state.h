@@ -1,6 +1,7 @@
 /* What the files of a holder share:
  *
  *   holder.c            events
+ *   holder_meet.c       two records of one job: which of them stays
  *   holder_lead.c       what the replica decides: the service comes and goes, its records are puts
  *   holder_voters.c     who holds the record, and who is told
  *   holder_founding.c   when it may lead without the others
@@ -17,6 +18,29 @@
 void holder_log(const struct ct_holder *holder, enum ct_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* ---- holder.c ---- */
+
+/* Who holds the record that it waits to be added to, or is cut off from. */
+void holder_keep_known(struct ct_holder *holder, const struct ct_msg_voters *voters);
+
+/* Give up what it holds, and wait to be added to that record. 0 or CT_ENOMEM. */
+int holder_follow(struct ct_holder *holder, const struct ct_msg_voters *voters);
+
+/* ---- holder_meet.c ---- */
+
+/* Words of a record that this host has left, or of one begun after it, may still be under way. */
+bool holder_is_newer(const struct ct_holder *holder, const struct ct_msg_voters *voters);
+
+/* Another holder tells of the record that it leads. */
+void holder_receive_voters(struct ct_holder *holder, struct ct_holder_conn *conn,
+                           const struct ct_msg_voters *voters);
+
+/* The host where the nodes meet tells of another record. */
+void holder_receive_of_endpoint(struct ct_holder *holder, const struct ct_msg_voters *voters);
+
+/* Tell those holders of this record that lead one which knows less. */
+void holder_tell_those_who_know_less(struct ct_holder *holder);
+
 /* ---- holder_lead.c ---- */
 
 /* The callbacks of a replica and of a service, for ct_holder_init. */
@@ -31,6 +55,16 @@ void holder_refuse(const struct ct_holder *holder, struct ct_holder_conn *conn);
 
 /* It serves no longer: each node is told where to go. */
 void holder_drop_service(struct ct_holder *holder);
+
+/* Is a round of the job on record? The newest one; 0: none. */
+bool holder_has_round(const struct ct_holder *holder);
+uint64_t holder_recorded_generation(const struct ct_holder *holder);
+
+/* To what its leaders have raised the count in the epoch; 0: they have not. */
+uint64_t holder_raised_count(const struct ct_holder *holder);
+
+/* This leader's epoch shall be above that one, once a majority holds that. */
+void holder_raise(struct ct_holder *holder, uint64_t above);
 
 /* ---- holder_peers.c ---- */
 
@@ -81,9 +115,6 @@ void holder_nodes_known(struct ct_holder *holder, bool down, const char *text);
 
 /* Is it one of those who hold the record, as far as it knows? */
 bool holder_votes(const struct ct_holder *holder);
-
-/* Is a round of the job on record? */
-bool holder_has_round(const struct ct_holder *holder);
 
 /* This host goes on with what it has, although others may know of more. 0 or CT_ENOMEM. */
 int holder_go_on_alone(struct ct_holder *holder, const char *why);

@@ -39,15 +39,18 @@ void holder_list_voters(const struct ct_holder *holder, struct ct_holder_voters 
     if (ret_voters->count == 0)
         *ret_voters = holder->known;
     ret_voters->epoch = holder->service != NULL ? holder->told.epoch : 0;
+    ret_voters->generation = 0;
 }
 
 void holder_send_voters(const struct ct_holder *holder, const struct ct_holder_voters *voters,
                         const struct ct_holder_conn *conn)
 {
     struct ct_wire_replica_server list[CT_REPLICA_SERVERS];
-    const struct ct_message message = {
-        .type = CT_MSG_VOTERS,
-        .voters = {.epoch = voters->epoch, .era = voters->era, .servers = {list, voters->count}}};
+    const struct ct_message message = {.type = CT_MSG_VOTERS,
+                                       .voters = {.epoch = voters->epoch,
+                                                  .era = voters->era,
+                                                  .generation = voters->generation,
+                                                  .servers = {list, voters->count}}};
 
     for (uint32_t i = 0; i < voters->count; i++)
         list[i] = (struct ct_wire_replica_server){.id = voters->list[i].id,
@@ -123,12 +126,15 @@ static void note_voters(struct ct_holder *holder, const struct ct_holder_voters 
 /* ---- the endpoint that the nodes were told -------------------------------------------------- */
 
 /* A ctrun that is started again at the endpoint knows of no job, and founds one: it must hear
- * of this one before its first round. It is told anew when this one has had its first. */
+ * of this one before its first round. It is told anew of each round. */
 static void watch_endpoint(struct ct_holder *holder)
 {
-    if (holder->endpoint == CT_HOLDER_THERE && !holder->endpoint_runs &&
-        ct_holder_generation(holder) > 0)
-        holder_leave_endpoint(holder);
+    uint64_t generation = ct_holder_generation(holder);
+
+    if (holder->endpoint == CT_HOLDER_THERE && holder->told.generation != generation) {
+        holder->told.generation = generation;
+        holder_send_voters(holder, &holder->told, NULL);
+    }
     if (holder->endpoint != CT_HOLDER_AWAY || holder->at_endpoint)
         return;
     if (holder->io.dial_endpoint(holder->io.context))
@@ -249,6 +255,7 @@ static void send_to_members(struct ct_holder *holder, struct ct_holder_voters *v
     voters->epoch = holder->peers != NULL ? 0 : holder_epoch(holder);
     if (!differ(voters, &holder->told))
         return;
+    voters->generation = ct_holder_generation(holder);
     holder->told = *voters;
     for (const struct ct_holder_conn *conn = holder->conns; conn != NULL; conn = conn->next)
         if (conn->link != 0 && ct_service_has_joined(holder->service, conn->link))
@@ -268,6 +275,20 @@ static void want_living(const struct ct_holder *holder, const struct ct_holder_v
     holder->io.want(holder->io.context, living, count);
 }
 
+/* Somebody leads the record since, or its epoch was raised: those who know less may give way. */
+static void tell_others(struct ct_holder *holder)
+{
+    bool is_led = holder->service != NULL || ct_replica_is_led(holder->replica);
+    uint64_t epoch = holder_epoch(holder);
+
+    if (is_led == holder->met_led && epoch == holder->met_epoch)
+        return;
+    holder->met_led = is_led;
+    holder->met_epoch = epoch;
+    if (is_led)
+        holder_tell_those_who_know_less(holder);
+}
+
 void holder_update_voters(struct ct_holder *holder)
 {
     struct ct_holder_voters voters;
@@ -277,6 +298,8 @@ void holder_update_voters(struct ct_holder *holder)
     want_living(holder, &voters);
     if (holder->peers != NULL)
         holder_report_peers(holder);
+    else if (holder->tellers > 0)
+        tell_others(holder);
     if (holder->service == NULL) {
         holder_leave_endpoint(holder);
         return;

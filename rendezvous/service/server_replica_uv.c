@@ -92,9 +92,8 @@ static void on_endpoint_open(struct ct_conn *conn)
 
     if (server == NULL)
         return;
-    struct ct_message hello =
+    const struct ct_message hello =
         ct_holder_hello(server->only_job, server->replica->host, server->limits.own);
-    hello.hello.generation = ct_holder_generation(&server->replica->holder);
     (void)ct_conn_send(conn, &hello, NULL);
     ct_holder_endpoint_opened(&server->replica->holder, ct_server_now_ms(server));
     ct_server_arm(server);

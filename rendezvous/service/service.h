@@ -79,6 +79,9 @@ void ct_service_free(struct ct_service *service);
 /* When restored: nodes that are alive come back within this time. */
 void ct_service_restored_within(struct ct_service *service, uint64_t within_ms);
 
+/* Then: no round begins for so long, see ct_rdzv_hear_for. */
+void ct_service_hear_for(struct ct_service *service, uint64_t for_ms);
+
 /* Whether records of jobs may be rebuilt of what nodes say; CT_RDZV_REBUILD_NEVER at first. */
 void ct_service_set_rebuild(struct ct_service *service, enum ct_rdzv_rebuild rebuild);
 

@@ -13,6 +13,7 @@
 #include "base/number/hash.h"
 #include "rdzv_check.h"
 #include "rendezvous/replica/replica_state.h"
+#include "rendezvous/service/holder_state.h"
 #include "rendezvous/service/records.h"
 
 #include <inttypes.h>
@@ -92,6 +93,11 @@ static void follow_record(struct sim *sim, uint32_t record, uint64_t generation)
     bool is_rebuilt = is_known && generation > sim->agreement.rosters;
     if (sim->over)
         return;
+    if (generation > 1 && record < sim->agreement.record) { /* an older job has come back */
+        sim->coverage.second++;
+        sim->divided = true;
+        return;
+    }
     sim->agreement.record = record;
     if ((is_known && !is_rebuilt) || o->close_reported) {
         sim->coverage.ended++;
@@ -109,8 +115,6 @@ static void follow_record(struct sim *sim, uint32_t record, uint64_t generation)
     const struct oracle kept = {
         .wall_reads = o->wall_reads, .starts = o->starts, .breaks = o->breaks};
     *o = kept;
-    if (sim->agreement.records[record].reserved > 0) /* it went on while another was followed */
-        forget_part(sim);
     sim->training = (struct training){0};
 }
 
@@ -156,7 +160,7 @@ static void check_asked(struct sim *sim, const struct sim_host *host, uint64_t g
 static void founds_second(struct sim *sim, const struct sim_host *host, uint64_t generation)
 {
     const struct agreement *a = &sim->agreement;
-    if (sim->over)
+    if (sim->over || sim->divided)
         return;
     uint64_t calm_since = CT_MAX(a->disturbed_ms, host->started_ms);
     bool is_younger = host->record > a->record; /* else an older job has come back */
@@ -167,8 +171,7 @@ static void founds_second(struct sim *sim, const struct sim_host *host, uint64_t
                  "round %" PRIu64 " lives",
                  host->index, generation, sim->oracle.generation);
     sim->coverage.second++;
-    sim->coverage.ended++;
-    sim->over = true;
+    sim->divided = true;
 }
 
 /* ---- R6: who may found anew ---- */
@@ -466,8 +469,7 @@ static void look(struct sim *sim, struct sim_host *host)
         record->partial_era = host->era;
         if ((host->era >> 32) < (record->newest_era >> 32)) { /* others went on, unknown to it */
             sim->coverage.second++;
-            sim->coverage.ended++;
-            sim->over = true;
+            sim->divided = true;
             return;
         }
         read_anew(sim, host);
@@ -482,14 +484,13 @@ static void look(struct sim *sim, struct sim_host *host)
 void agreement_look(struct sim *sim, uint32_t index)
 {
     struct sim_host *host = &sim->hosts[index];
-    const struct ct_replica *replica = host->holder.replica;
     struct sim_daemon *daemon = &sim->daemons[sim_process(index)];
     bool serves = host->holder.service != NULL;
     look(sim, host);
     if (sim->over)
         return;
     if (serves)
-        daemon->epoch = (ct_replica_era(replica) >> 32) << 32 | ct_replica_term(replica);
+        daemon->epoch = holder_epoch(&host->holder);
     if (serves && !host->serves) {
         begin_to_lead(sim, host);
         host->asked_ms = 0; /* a new service remembers no such node */
@@ -518,7 +519,9 @@ void agreement_sends(struct sim *sim, uint32_t index, const struct ct_message *m
         look(sim, host);
     struct record *record = record_of(sim, host);
     check_asked(sim, host, message->type == CT_MSG_PREPARE ? generation : 0);
-    if (host->record != sim->agreement.record) {
+    if (sim->divided) {
+        sim->over = sim->over || message->type == CT_MSG_CLOSE;
+    } else if (host->record != sim->agreement.record) {
         if (generation > 0 && agreement_lives(sim, sim->agreement.record))
             founds_second(sim, host, generation);
         else if (generation > 0)
@@ -540,5 +543,6 @@ void agreement_sends(struct sim *sim, uint32_t index, const struct ct_message *m
                  index, message->published.step);
     if (message->type == CT_MSG_CLOSE && record->reserved > 0 && !record->closed)
         sim_fail(sim, "R4: n%u tells the end of the job, which is not on record", index);
-    oracle_daemon_sends(sim, daemon, message);
+    if (!sim->divided)
+        oracle_daemon_sends(sim, daemon, message);
 }

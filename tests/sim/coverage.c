@@ -156,10 +156,11 @@ void sim_coverage_print(const struct coverage *c)
                  c->faults, c->restarts, c->takeovers);
     (void)printf("embedded: led %" PRIu64 ", founded anew %" PRIu64 ", lost %" PRIu64
                  ", rebuilt %" PRIu64 ", partial %" PRIu64 ", lossy %" PRIu64
-                 ", second founded behind a cut %" PRIu64 ", ended early %" PRIu64
-                 ", taken over %" PRIu64 ", not %" PRIu64 ", waits at the end %" PRIu64 "\n",
-                 c->leads, c->anew, c->lost, c->rebuilt, c->partial, c->lossy, c->second, c->ended,
-                 c->taken_over, c->not_taken, c->waits);
+                 ", second founded behind a cut %" PRIu64 ", united %" PRIu64
+                 ", ended early %" PRIu64 ", taken over %" PRIu64 ", not %" PRIu64
+                 ", waits at the end %" PRIu64 "\n",
+                 c->leads, c->anew, c->lost, c->rebuilt, c->partial, c->lossy, c->second, c->united,
+                 c->ended, c->taken_over, c->not_taken, c->waits);
     print_moves(c);
     print_agent(c);
     for (unsigned kind = 0; kind < FAULT_KINDS; kind++)

@@ -267,7 +267,6 @@ void sim_dialled_opened(struct sim *sim, uint32_t index)
         ct_member_connected(&node->member, local_ms(host));
     } else if (host->there == index) {
         struct ct_message hello = ct_holder_hello("sim", node->host, node->options.id);
-        hello.hello.generation = ct_holder_generation(&host->holder);
         sim_send(sim, conn, AT_NODE, &hello);
         ct_holder_endpoint_opened(&host->holder, local_ms(host));
         sim_host_after(sim, conn->node);

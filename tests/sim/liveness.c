@@ -243,6 +243,8 @@ static void check_running(struct sim *sim, const struct ct_rdzv *job)
 /* L1: somebody leads, if anybody may. */
 bool oracle_led(struct sim *sim, bool is_again)
 {
+    if (sim->divided)
+        return true;
     const struct sim_daemon *daemon = sim_newest_daemon(sim);
     bool is_led = daemon != NULL && agreement_is_newest(sim, daemon);
     bool must_be_led = !sim->oracle.close_reported && agreement_can_lead(sim);
@@ -293,8 +295,35 @@ static void check_ends(struct sim *sim, const struct sim_node *node)
                  agent_life_name(node->core.life), sim->now - node->ends_ms);
 }
 
+/* R9: of two jobs that both had rounds one is left, where the nodes can meet. */
+static void check_united(struct sim *sim)
+{
+    const struct sim_host *there = &sim->hosts[0], *first = NULL;
+    if (!sim->processes[sim_process(0)].alive || !there->holds)
+        return;
+    for (uint32_t i = 0; i < SIM_NODES; i++) {
+        const struct sim_host *host = &sim->hosts[i];
+        if (!sim->processes[sim_process(i)].alive || !host->holds ||
+            ct_holder_generation(&host->holder) == 0)
+            continue;
+        if (first != NULL && host->record != first->record)
+            sim_fail(sim,
+                     "R9: n%u serves round %" PRIu64 " of record %u, and n%u round %" PRIu64
+                     " of record %u, %" PRIu64 " ms after all is well",
+                     first->index, ct_holder_generation(&first->holder), first->record, host->index,
+                     ct_holder_generation(&host->holder), host->record, sim->now - sim->faults_ms);
+        first = host;
+    }
+    sim->coverage.united += first != NULL;
+}
+
 void oracle_end(struct sim *sim)
 {
+    if (sim->divided) {
+        if (!sim->over)
+            check_united(sim);
+        return;
+    }
     const struct sim_daemon *daemon = sim_newest_daemon(sim);
     const struct ct_rdzv *job = sim->over ? NULL : sim_job(daemon);
     /* The job has ended, and others wait for one that they remember, or for a new one. */

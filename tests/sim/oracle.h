@@ -60,6 +60,7 @@ struct coverage {
     uint64_t partial;    /* ... somebody led with what a minority held, */
     uint64_t lossy;      /* ... which was not all */
     uint64_t second;     /* ... while the first one lived, behind a cut */
+    uint64_t united;     /* ... of which one was left at the end */
     uint64_t ended;      /* runs that ended with that */
     uint64_t taken_over; /* by an operator's word */
     uint64_t not_taken;  /* likewise, refused: the job lives */

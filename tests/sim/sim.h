@@ -102,7 +102,7 @@ struct event {
 struct process {
     bool alive;
     uint32_t life; /* grows with each start and each crash */
-    uint64_t paused_until;
+    uint64_t paused_from, paused_until;
     uint64_t stalled_ms; /* it stood still so long that it must have noticed, in all */
     int32_t rate_ppm;    /* how wrong its clock runs */
     uint64_t offset_ms;  /* of its clock at time 0 */
@@ -343,7 +343,8 @@ struct sim {
     uint32_t step_ms;
     uint64_t total_steps; /* 0: without end */
     bool faults_ended;
-    bool over; /* the job has ended and all its nodes know */
+    bool over;    /* the job has ended and all its nodes know */
+    bool divided; /* two jobs of its name had rounds: they have to become one (R9) */
 
     struct chunk *chunks;
     size_t chunk_room;

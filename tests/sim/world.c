@@ -153,9 +153,11 @@ void sim_pause(struct sim *sim, uint32_t process, uint64_t until)
     uint64_t from = CT_MAX(sim->now, p->paused_until);
     if (until <= from)
         return;
-    /* What is shorter than the time between two of its looks is not noticed. */
-    uint64_t poll = p->paused_until <= sim->now ? ct_rdzv_heartbeat_ms(&sim->params) / 2 + 1 : 0;
-    p->stalled_ms += until - from > poll ? until - from - poll : 0;
+    if (p->paused_until <= sim->now)
+        p->paused_from = sim->now;
+    /* What is shorter, in one piece, than the time between two of its looks is not noticed. */
+    uint64_t noticed = p->paused_from + ct_rdzv_heartbeat_ms(&sim->params) / 2 + 1;
+    p->stalled_ms += CT_MAX(until, noticed) - CT_MAX(from, noticed);
     p->paused_until = until;
 }
 
@@ -193,10 +195,20 @@ void sim_trace(struct sim *sim, const char *format, ...)
     va_end(list);
 }
 
+/* The rules, but for a few, are those of one job. */
+static bool holds_of_two(const char *rule)
+{
+    static const char *const rules[] = {"R1:", "R4:", "R9:", "S15", "L8: time"};
+    for (size_t i = 0; i < CT_COUNT(rules); i++)
+        if (strncmp(rule, rules[i], strlen(rules[i])) == 0)
+            return true;
+    return false;
+}
+
 void sim_fail(struct sim *sim, const char *format, ...)
 {
     va_list list;
-    if (sim->failure[0] != '\0')
+    if (sim->failure[0] != '\0' || (sim->divided && !holds_of_two(format)))
         return;
     va_start(list, format);
     (void)vsnprintf(sim->failure, sizeof(sim->failure), format, list);
@@ -393,7 +405,8 @@ static void run_until_end(struct sim *sim)
  * operator says so, at any time: what that brings about has some more time to come. */
 static bool may_still_come(struct sim *sim, unsigned extensions)
 {
-    bool is_late = sim->failure[0] == 'L' && strchr("12357", sim->failure[1]) != NULL;
+    bool is_late = (sim->failure[0] == 'L' && strchr("12357", sim->failure[1]) != NULL) ||
+                   strncmp(sim->failure, "R9", 2) == 0;
     if (!sim->embedded || !is_late || extensions >= EXTENSIONS)
         return false;
     sim->failure[0] = '\0';

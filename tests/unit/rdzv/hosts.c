@@ -164,7 +164,8 @@ void hosts_dial_next(struct host *host)
 {
     struct ct_endpoint_try next = ct_endpoints_next(&host->endpoints, host->world->now_ms);
 
-    host->agent = hosts_dial(host, CONN_AGENT, ct_endpoint_print(next.endpoint, host->endpoint));
+    (void)ct_endpoint_print(next.endpoint, host->endpoint);
+    host->agent = hosts_dial(host, CONN_AGENT, host->astray ? "10.0.0.0:9" : host->endpoint);
     hosts_give_up_after(host->agent, next.connect_ms);
 }
 

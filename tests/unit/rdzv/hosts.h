@@ -46,6 +46,7 @@ struct host {
     bool alive;
     bool holds; /* `holder` is there */
     uint64_t frozen_until_ms;
+    bool astray; /* its agent finds nobody who leads */
     struct ct_id id;
     char name[16], address[32];
     struct ct_holder holder;

@@ -129,8 +129,6 @@ static void opened(struct conn *conn)
     uint64_t now_ms = host->world->now_ms;
 
     conn->answered = true;
-    if (conn->kind == CONN_ENDPOINT)
-        hello.hello.generation = ct_holder_generation(&host->holder);
     if (conn->kind != CONN_AGENT)
         hosts_put(conn, false, &hello);
     if (conn == host->agent) {

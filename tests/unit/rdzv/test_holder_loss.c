@@ -181,3 +181,23 @@ Test(holder_loss, a_node_that_is_cut_off_with_the_leader_is_missed_soon_after_it
     cr_assert_gt(after_ms, HOSTS_LEASE_MS);
     cr_assert_lt(after_ms, HOSTS_LEASE_MS + 1500, "after %llu ms", (unsigned long long)after_ms);
 }
+
+Test(holder_loss, a_holder_whose_agent_comes_late_is_no_lost_node_while_its_replica_answers)
+{
+    begin(5, 2);
+    uint64_t round = round_of(4);
+    for (uint32_t i = 1; i < 5; i++)
+        world->list[i].astray = true;
+    hosts_kill(world, 0);
+    hosts_run(world, 100);
+    int leader = hosts_leader(world);
+    cr_assert_geq(leader, 1);
+    uint32_t late = leader == 4 ? 3 : 4;
+    for (uint32_t i = 1; i < 5; i++)
+        world->list[i].astray = i == late;
+    hosts_run(world, 900);
+    world->list[late].astray = false;
+    hosts_run(world, 3000);
+    cr_assert_eq(round_of((uint32_t)leader), round + 1, "the dead one cost a round, nobody else");
+    cr_assert_eq(round_of(late), round + 1);
+}

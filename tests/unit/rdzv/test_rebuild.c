@@ -193,3 +193,31 @@ Test(rebuild, another_that_goes_on_with_it_knows_that_it_was_rebuilt)
     cr_assert_eq(roster(&s)->base_step, 40);
     scene_deinit(&s);
 }
+
+/* Taken over: "c" knows of a round that only the dead held, and comes a second later. */
+Test(rebuild, after_a_takeover_no_roster_is_made_before_nodes_could_tell_what_they_know)
+{
+    struct scene s;
+    uint64_t taken_ms;
+
+    begin(&s, 2, 3);
+    scene_run(&s, "a b");
+    ct_rdzv_set_rebuild(s.job, CT_RDZV_REBUILD_OF_ALL);
+    taken_ms = s.now_ms;
+    ct_rdzv_hear_for(s.job, 3000);
+    scene_fail(&s, "a", 1, 0); /* a round is made */
+    scene_prepared(&s, "a", 1, 7);
+    scene_prepared(&s, "b", 1, 7);
+    scene_at(&s, taken_ms + 1000, true);
+    cr_assert_eq(roster(&s)->generation, 1, "all have promised, and the next one is not made");
+    survivor(&s, "c", 2, 2);
+    cr_assert_eq(ct_rdzv_generation(s.job), 3, "round 2 is the dead ones'");
+    scene_all_prepared(&s);
+    cr_assert_eq(roster(&s)->generation, 1);
+    scene_at(&s, taken_ms + 2999, true);
+    cr_assert_eq(roster(&s)->generation, 1);
+    scene_at(&s, taken_ms + 3001, true);
+    cr_assert_eq(roster(&s)->generation, 3);
+    cr_assert_eq(roster(&s)->count, 3);
+    scene_deinit(&s);
+}

@@ -1,0 +1,155 @@
+/* Two records of one job that both had rounds, and meet: the one of the lower generation gives way,
+ * whichever has the higher epoch, and wherever the nodes meet. */
+#include "hosts_fixture.h"
+
+#include "rendezvous/service/holder_state.h"
+
+#include "base/assert.h"
+
+#include <criterion/criterion.h>
+
+TestSuite(holder_meet, .init = hosts_set_up, .fini = hosts_tear_down, .timeout = 60);
+
+static uint64_t round_of(uint32_t index)
+{
+    return world->list[index].round;
+}
+
+static uint64_t epoch_of(uint32_t index)
+{
+    return holder_epoch(&world->list[index].holder);
+}
+
+static void cut(uint32_t a, uint32_t b, bool is_cut)
+{
+    world->cut[a][b] = world->cut[b][a] = is_cut;
+}
+
+/* A worker of that host fails, so a round is made anew: so many times. */
+static void fail(uint32_t index, int times)
+{
+    struct ct_wire_failure failure = {
+        .rank = 0, .status = 1, .host = "", .text = "", .error_file = ""};
+
+    for (int i = 0; i < times; i++) {
+        uint64_t round = round_of(index);
+
+        ct_member_failure(&world->list[index].member, world->now_ms, round, &failure);
+        hosts_run(world, 3000);
+        cr_assert_gt(round_of(index), round);
+    }
+}
+
+/* Hosts 0 and 1 had one job; each goes on alone behind a cut, 1 by an operator's word.
+ * Their epochs are equal. */
+static void divide(void)
+{
+    char text[512];
+
+    hosts_init(world, 3, 1);
+    hosts_kill(world, 2);
+    hosts_run(world, 8000);
+    cr_assert_eq(hosts_leader(world), 0);
+    cr_assert_eq(round_of(0), round_of(1));
+    cut(0, 1, true);
+    cut(1, 2, true);
+    hosts_run(world, 10000);
+    cr_assert(ct_holder_leads(&world->list[0].holder));
+    world->list[1].holder.now_ms = world->now_ms;
+    cr_assert_eq(holder_take_over(&world->list[1].holder, "me@here", text, sizeof text), 0);
+    hosts_run(world, 5000);
+    cr_assert(ct_holder_leads(&world->list[1].holder));
+    cr_assert_eq(epoch_of(1), epoch_of(0));
+}
+
+/* One job is left, led by that host, and no round was counted back. */
+static void unite(int leader, uint32_t count)
+{
+    uint64_t newest = CT_MAX(round_of(0), round_of(1));
+    uint64_t epoch = CT_MAX(epoch_of(0), epoch_of(1));
+
+    for (uint32_t i = 0; i < 3; i++)
+        cut(1, i, false);
+    hosts_run(world, 20000);
+    cr_assert_eq(hosts_leader(world), leader, "host %d leads, not %d", hosts_leader(world), leader);
+    for (uint32_t i = 0; i < count; i++)
+        cr_assert_eq(round_of(i), round_of(0), "host %u is in another round", i);
+    cr_assert_gt(round_of(0), newest);
+    cr_assert_geq(epoch_of((uint32_t)leader), epoch);
+}
+
+Test(holder_meet, the_one_where_the_nodes_meet_stays_when_its_job_had_more_rounds)
+{
+    divide();
+    fail(0, 3);
+    cr_assert_gt(round_of(0), round_of(1));
+    unite(0, 2);
+}
+
+Test(holder_meet, the_one_where_the_nodes_meet_gives_way_when_its_job_had_fewer_rounds)
+{
+    divide();
+    fail(1, 3);
+    cr_assert_gt(round_of(1), round_of(0));
+    unite(1, 2);
+}
+
+/* Host 2 joins the record of host 0, so that it is founded anew when host 2 dies. */
+static void raise_epoch_of_first(void)
+{
+    hosts_start(world, 2);
+    hosts_run(world, 5000);
+    cr_assert_eq(round_of(2), round_of(0));
+    hosts_kill(world, 2);
+    hosts_run(world, 5000);
+    cr_assert_gt(epoch_of(0), epoch_of(1));
+}
+
+Test(holder_meet,
+     one_of_more_rounds_elsewhere_raises_its_epoch_until_that_where_they_meet_gives_way)
+{
+    divide();
+    raise_epoch_of_first();
+    fail(1, 6);
+    cr_assert_gt(round_of(1), round_of(0));
+    unite(1, 2);
+    cr_assert_gt(holder_raised_count(&world->list[1].holder), 0);
+    /* The next leader has the raised epoch from the record. */
+    cr_assert_eq(hosts_voters(world, 1), 3);
+    uint64_t epoch = epoch_of(1), round = round_of(0);
+    hosts_kill(world, 1);
+    hosts_run(world, 10000);
+    cr_assert_eq(hosts_leader(world), 0);
+    cr_assert_gt(epoch_of(0), epoch);
+    cr_assert_gt(round_of(0), round);
+}
+
+/* Host 1 leads the one; of the other, which is led by host 2, the host where the nodes meet is a
+ * holder that only follows. */
+static void divide_from_follower(void)
+{
+    divide();
+    hosts_start(world, 2);
+    hosts_run(world, 5000);
+    cr_assert_eq(hosts_voters(world, 0), 5);
+    ct_holder_yield(&world->list[0].holder, world->now_ms);
+    hosts_run(world, 2000);
+    cr_assert(ct_holder_leads(&world->list[2].holder));
+    cr_assert_not(ct_holder_leads(&world->list[0].holder));
+}
+
+Test(holder_meet, one_that_follows_where_they_meet_tells_the_other_leader_who_gives_way)
+{
+    divide_from_follower();
+    fail(2, 3);
+    cr_assert_gt(round_of(0), round_of(1));
+    unite(2, 3);
+}
+
+Test(holder_meet, one_that_follows_where_they_meet_brings_both_leaders_together)
+{
+    divide_from_follower();
+    fail(1, 6);
+    cr_assert_gt(round_of(1), round_of(0));
+    unite(1, 3);
+}
