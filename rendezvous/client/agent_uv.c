@@ -317,6 +317,7 @@ void ct_agent_store_waits(struct ct_agent *agent, const struct ct_msg_store_wait
 void ct_agent_offer(struct ct_agent *agent, const struct ct_msg_offer *offer)
 {
     const struct ct_message message = {.type = CT_MSG_OFFER, .offer = *offer};
+    ct_endpoints_set_own(&agent->endpoints, offer->address);
     io_send(agent, &message);
 }
 

@@ -28,12 +28,39 @@ int ct_endpoints_init(struct ct_endpoints *endpoints, const char *list, struct c
     return rc;
 }
 
+static bool is_same(const struct ct_endpoint *a, const struct ct_endpoint *b)
+{
+    return a->port == b->port && strcmp(a->host, b->host) == 0;
+}
+
+static void append_own(struct ct_endpoints *endpoints)
+{
+    for (size_t i = 0; i < endpoints->count; i++)
+        if (is_same(&endpoints->list[i], &endpoints->own))
+            return;
+    if (endpoints->has_own)
+        endpoints->list[endpoints->count++] = endpoints->own;
+}
+
+void ct_endpoints_set_own(struct ct_endpoints *endpoints, const char *address)
+{
+    struct ct_endpoint own;
+
+    if (ct_endpoint_parse(address, -1, &own, NULL) != 0 ||
+        (endpoints->has_own && is_same(&own, &endpoints->own)))
+        return;
+    CT_ASSERT(!endpoints->has_own); /* a process has one holder, at one address */
+    endpoints->own = own;
+    endpoints->has_own = true;
+    append_own(endpoints);
+}
+
 static bool are_same(const struct ct_endpoints *a, const struct ct_endpoints *b)
 {
     bool same = a->count == b->count;
 
     for (size_t i = a->given; same && i < a->count; i++)
-        same = a->list[i].port == b->list[i].port && strcmp(a->list[i].host, b->list[i].host) == 0;
+        same = is_same(&a->list[i], &b->list[i]);
     return same;
 }
 
@@ -43,10 +70,11 @@ void ct_endpoints_learn(struct ct_endpoints *endpoints, const struct ct_msg_vote
     struct ct_endpoints before = *endpoints;
 
     endpoints->count = endpoints->given;
-    for (uint32_t i = 0; i < voters->servers.count && endpoints->count < CT_ENDPOINTS_ALL; i++)
+    for (uint32_t i = 0; i < voters->servers.count && endpoints->count < CT_ENDPOINTS_ALL - 1; i++)
         if (ct_endpoint_parse(voters->servers.data[i].address, -1,
                               &endpoints->list[endpoints->count], NULL) == 0)
             endpoints->count++;
+    append_own(endpoints);
     /* One that follows may repeat itself, and be wrong: those given are asked, too. */
     if (voters->epoch != 0 || !are_same(&before, endpoints))
         endpoints->next = endpoints->given % endpoints->count;

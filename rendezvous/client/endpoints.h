@@ -4,6 +4,8 @@
  *      given:  a  b        each once and at once after the one before, until one opens; then the
  *                          next turn when the member asks again, with its jitter
  *      told:   a  b | x y  the same, from x on
+ *      own:    a  b | x y | h   this host could hold the record, too: it may lead, or know who does,
+ *                          when those told are of long ago
  *
  * A single one is tried for as long as the member waits. Of several each is tried for a second, or
  * for half a millisecond for each node of the last round: when the leader is gone all of them come
@@ -21,14 +23,16 @@
 
 enum {
     CT_ENDPOINTS_GIVEN = 8,
-    CT_ENDPOINTS_ALL = CT_ENDPOINTS_GIVEN + 16, /* with those of VOTERS */
-    CT_ENDPOINTS_TURN_MS = 1000,                /* with several: how long one is tried at first */
-    CT_ENDPOINTS_LONGEST_MS = 8000,             /* ... and at last */
+    CT_ENDPOINTS_ALL = CT_ENDPOINTS_GIVEN + 16 + 1, /* with those of VOTERS, and its own */
+    CT_ENDPOINTS_TURN_MS = 1000,    /* with several: how long one is tried at first */
+    CT_ENDPOINTS_LONGEST_MS = 8000, /* ... and at last */
 };
 
 /* Its fields are private. */
 struct ct_endpoints {
-    struct ct_endpoint list[CT_ENDPOINTS_ALL]; /* those given, those told */
+    struct ct_endpoint list[CT_ENDPOINTS_ALL]; /* those given, those told, its own */
+    struct ct_endpoint own;
+    bool has_own;
     size_t given;
     size_t count;
     size_t next;
@@ -50,6 +54,9 @@ int ct_endpoints_init(struct ct_endpoints *endpoints, const char *list, struct c
 /* VOTERS came: these take the place of the ones told before, and the first of them is next. What
  * cannot be read is left out. */
 void ct_endpoints_learn(struct ct_endpoints *endpoints, const struct ct_msg_voters *voters);
+
+/* This host has a holder, which listens there. Ignored when it cannot be read. */
+void ct_endpoints_set_own(struct ct_endpoints *endpoints, const char *address);
 
 /* The member, one of `nodes` in its last round (0: none yet), asks for a connection within
  * `give_up_ms`: ct_endpoints_next has the first try. */

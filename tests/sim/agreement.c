@@ -77,7 +77,10 @@ static void forget_part(struct sim *sim)
     o->order_count = o->restarts = o->cordoned = 0;
     o->order_generation = 0;
     o->cut_generation = SIM_ROUNDS;
-    o->stable = o->step_generation = 0;
+    o->stable = 0;
+    if (o->step_generation !=
+        sim->training.generation) /* else its workers have not been told yet */
+        o->step_generation = 0;
     o->published = (struct ct_rdzv_publication){0};
     o->counted_generation = o->counted_step = 0;
     o->has_digest = false;
@@ -421,9 +424,7 @@ static void lose_part(struct sim *sim, struct sim_host *host)
         o->past[i] = (struct past){0};
     if (sim->training.generation > known)
         sim->training = (struct training){0};
-    uint64_t stepping = o->step_generation; /* its workers have not been told yet */
     forget_part(sim);
-    o->step_generation = stepping == sim->training.generation ? stepping : 0;
     o->generation = record->reserved;
     o->committed = record->committed;
     o->order_generation = record->committed;

@@ -293,6 +293,7 @@ void sim_host_voters(struct sim *sim, uint32_t index, const struct ct_msg_voters
     if (!host->holds || node->conn == SIM_CONNS)
         return;
     const struct ct_message offer = {.type = CT_MSG_OFFER, .offer = ct_holder_offer(&host->holder)};
+    ct_endpoints_set_own(&host->endpoints, offer.offer.address);
     sim_send(sim, &sim->conns[node->conn], AT_NODE, &offer);
 }
 

@@ -251,6 +251,7 @@ static void on_voters(void *context, const struct ct_msg_voters *voters)
     else
         CT_ASSERT(ct_holder_follow(&host->holder, host->world->now_ms, voters) == 0);
     const struct ct_message offer = {.type = CT_MSG_OFFER, .offer = ct_holder_offer(&host->holder)};
+    ct_endpoints_set_own(&host->endpoints, offer.offer.address);
     io_member_send(host, &offer);
 }
 

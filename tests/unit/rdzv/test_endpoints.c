@@ -159,3 +159,22 @@ Test(endpoints, each_is_tried_for_longer_where_thousands_of_nodes_come_at_once)
     ct_endpoints_opened(&endpoints);
     cr_assert_eq(try_all(3), CT_ENDPOINTS_TURN_MS, "of a later, smaller round");
 }
+
+Test(endpoints, the_holder_of_this_host_is_asked_after_those_told_and_once)
+{
+    cr_assert_eq(ct_endpoints_init(&endpoints, "a:1", NULL), 0);
+    learn("x:7", "y:8");
+    ct_endpoints_set_own(&endpoints, "y:8");
+    ct_endpoints_begin(&endpoints, 0, 10000, 0);
+    cr_assert_eq(next_port(0), 7);
+    cr_assert_eq(next_port(0), 8);
+    cr_assert_eq(next_port(0), 1);
+    learn("v:5", "w:6"); /* of long ago */
+    ct_endpoints_begin(&endpoints, 0, 10000, 0);
+    cr_assert_eq(next_port(0), 5);
+    cr_assert_eq(next_port(0), 6);
+    cr_assert_eq(next_port(0), 8);
+    cr_assert(ct_endpoints_go_on(&endpoints, false));
+    cr_assert_eq(next_port(0), 1);
+    cr_assert_not(ct_endpoints_go_on(&endpoints, false));
+}
