@@ -14,8 +14,8 @@
 #include "net/descriptors.h"
 #include "net/endpoint.h"
 #include "net/http_uv.h"
-#include "rendezvous/service/peers.h"
-#include "rendezvous/service/server_uv.h"
+#include "rendezvous/holder/peers.h"
+#include "rendezvous/server/server_uv.h"
 
 #include <malloc.h>
 #include <signal.h>

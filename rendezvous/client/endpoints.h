@@ -4,8 +4,8 @@
  *      given:  a  b        each once and at once after the one before, until one opens; then the
  *                          next turn when the member asks again, with its jitter
  *      told:   a  b | x y  the same, from x on
- *      own:    a  b | x y | h   this host could hold the record, too: it may lead, or know who does,
- *                          when those told are of long ago
+ *      own:    a  b | x y | h   this host has a holder, too: it may lead, or know who does, when
+ *                               those told are of long ago
  *
  * A single one is tried for as long as the member waits. Of several each is tried for a second, or
  * for half a millisecond for each node of the last round: when the leader is gone all of them come

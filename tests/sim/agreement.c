@@ -12,8 +12,8 @@
 #include "base/assert.h"
 #include "base/number/hash.h"
 #include "rdzv_check.h"
+#include "rendezvous/holder/holder_state.h"
 #include "rendezvous/replica/replica_state.h"
-#include "rendezvous/service/holder_state.h"
 #include "rendezvous/service/records.h"
 
 #include <inttypes.h>

@@ -35,7 +35,7 @@
 #include "cmd/ctrun/agent/core/agent_core.h"
 #include "rendezvous/client/endpoints.h"
 #include "rendezvous/client/member.h"
-#include "rendezvous/service/holder.h"
+#include "rendezvous/holder/holder.h"
 #include "rendezvous/service/journal_file.h"
 #include "rendezvous/service/service.h"
 #include "wire/frame.h"

@@ -3,8 +3,8 @@
  * holder, and all refuse it. */
 #include "sim.h"
 
+#include "rendezvous/holder/holder_state.h"
 #include "rendezvous/replica/replica_state.h"
-#include "rendezvous/service/holder_state.h"
 
 static bool is_here(const struct sim *sim, const struct sim_host *host)
 {

@@ -4,7 +4,7 @@
 #define CT_TEST_RDZV_CLUSTER_H
 
 #include "rendezvous/client/agent_uv.h"
-#include "rendezvous/service/server_uv.h"
+#include "rendezvous/server/server_uv.h"
 
 #include <stdbool.h>
 

@@ -6,7 +6,7 @@
 
 #include "rendezvous/client/endpoints.h"
 #include "rendezvous/client/member.h"
-#include "rendezvous/service/holder.h"
+#include "rendezvous/holder/holder.h"
 
 enum {
     HOSTS = 5,

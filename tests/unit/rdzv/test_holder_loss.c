@@ -1,7 +1,7 @@
 /* What becomes of a job when a majority of those who held its record is lost. */
 #include "hosts_fixture.h"
 
-#include "rendezvous/service/holder_state.h"
+#include "rendezvous/holder/holder_state.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

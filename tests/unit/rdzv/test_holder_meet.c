@@ -2,7 +2,7 @@
  * whichever has the higher epoch, and wherever the nodes meet. */
 #include "hosts_fixture.h"
 
-#include "rendezvous/service/holder_state.h"
+#include "rendezvous/holder/holder_state.h"
 
 #include "base/assert.h"
 

@@ -1,6 +1,6 @@
 /* The holders of three ctrund with peers, in virtual time: messages take a millisecond, a process
  * that starts again reads what it kept. */
-#include "rendezvous/service/holder.h"
+#include "rendezvous/holder/holder.h"
 
 #include "base/assert.h"
 #include "wire/frame.h"

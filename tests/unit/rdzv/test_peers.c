@@ -1,5 +1,5 @@
 /* The peers of a ctrund: who they are, and what no list of them is. */
-#include "rendezvous/service/peers.h"
+#include "rendezvous/holder/peers.h"
 
 #include "base/assert.h"
 

@@ -17,7 +17,7 @@
 #include "base/log/log.h"
 #include "cmd/ctrun/agent/job/launch_job.h"
 #include "endpoint_list.h"
-#include "rendezvous/service/server_uv.h"
+#include "rendezvous/server/server_uv.h"
 #include "slurm/scontrol_uv.h"
 
 enum { SLURM_NODES = 64 /* of a job: more are not asked for */ };

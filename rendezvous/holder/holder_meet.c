@@ -7,7 +7,7 @@
  * A node obeys no epoch below one that it has obeyed. So the record that stays raises its epoch
  * above that of the other before anybody gives way to it, and keeps that as a part of the record.
  * A record without a round has told no node to obey, and gives way at once. */
-#include "rendezvous/service/holder_state.h"
+#include "rendezvous/holder/holder_state.h"
 
 #include "rendezvous/service/records.h"
 

@@ -1,5 +1,5 @@
 /* service.h on a loop: listeners, connections, one timer. */
-#include "rendezvous/service/server_state_uv.h"
+#include "rendezvous/server/server_state_uv.h"
 
 #include "base/assert.h"
 #include "base/number/hash.h"

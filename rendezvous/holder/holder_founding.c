@@ -3,7 +3,7 @@
  * Two voters have no majority without each other. When the ctrun of one is known to be dead, the
  * other goes on; and the one that led goes on when the other has been silent for a lease. The one
  * that did not lead never does because of silence, so there are never two. */
-#include "rendezvous/service/holder_state.h"
+#include "rendezvous/holder/holder_state.h"
 
 #include "base/assert.h"
 

@@ -1,6 +1,6 @@
 /* The events of a holder. A message of a node goes to the service, if there is one; the first one
  * of each connection says whose it is. */
-#include "rendezvous/service/holder_state.h"
+#include "rendezvous/holder/holder_state.h"
 
 #include "rendezvous/service/admin.h"
 

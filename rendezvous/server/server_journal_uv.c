@@ -1,6 +1,6 @@
 /* A server's records in a journal: written before anything is sent, replayed at the start, and left
  * to the newer daemon that takes them over. */
-#include "rendezvous/service/server_state_uv.h"
+#include "rendezvous/server/server_state_uv.h"
 
 #include "rendezvous/service/records.h"
 

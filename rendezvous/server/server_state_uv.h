@@ -9,15 +9,15 @@
 #ifndef CT_RENDEZVOUS_SERVICE_SERVER_STATE_UV_H
 #define CT_RENDEZVOUS_SERVICE_SERVER_STATE_UV_H
 
-#include "rendezvous/service/server_uv.h"
+#include "rendezvous/server/server_uv.h"
 
 #include "base/log/log_limit.h"
 #include "net/conn_uv.h"
 #include "net/key.h"
 #include "net/listen_uv.h"
-#include "rendezvous/service/holder.h"
+#include "rendezvous/holder/holder.h"
+#include "rendezvous/server/replica_links_uv.h"
 #include "rendezvous/service/journal_file.h"
-#include "rendezvous/service/replica_links_uv.h"
 #include "rendezvous/service/service.h"
 
 #include <limits.h>

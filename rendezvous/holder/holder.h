@@ -26,8 +26,8 @@
 #include "base/error.h"
 #include "base/log/log.h"
 #include "base/number/rng.h"
+#include "rendezvous/holder/peers.h"
 #include "rendezvous/replica/replica.h"
-#include "rendezvous/service/peers.h"
 #include "rendezvous/service/service.h"
 
 enum {

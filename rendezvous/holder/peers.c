@@ -1,5 +1,5 @@
 /* See peers.h. */
-#include "rendezvous/service/peers.h"
+#include "rendezvous/holder/peers.h"
 
 #include "base/number/hash.h"
 #include "net/endpoint.h"

@@ -7,7 +7,7 @@
  *
  * Not only the holders that this one knows have to be down: they may have given the record to a
  * node that this one never heard of, before they died. */
-#include "rendezvous/service/holder_state.h"
+#include "rendezvous/holder/holder_state.h"
 
 #include "base/str.h"
 

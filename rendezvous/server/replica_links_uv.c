@@ -1,10 +1,10 @@
 /* See replica_links_uv.h. */
-#include "rendezvous/service/replica_links_uv.h"
+#include "rendezvous/server/replica_links_uv.h"
 
 #include "base/assert.h"
 #include "base/str.h"
 #include "net/conn_uv.h"
-#include "rendezvous/service/holder.h"
+#include "rendezvous/holder/holder.h"
 #include "wire/frame.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Who holds the record of a job: a leader chooses them among the nodes that offer, tells its
  * members, and tells the place where the job's nodes were told to meet. */
-#include "rendezvous/service/holder_state.h"
+#include "rendezvous/holder/holder_state.h"
 
 #include "rendezvous/replica/voters.h"
 

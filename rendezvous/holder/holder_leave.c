@@ -4,7 +4,7 @@
  *                   it holds the record alone, or too few of the others answer: it stays
  *                   else another one is asked to lead
  *      it led       it stays until another one serves; then its end is that of a follower */
-#include "rendezvous/service/holder_state.h"
+#include "rendezvous/holder/holder_state.h"
 
 #include <stdio.h>
 

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log/log.h"
-#include "rendezvous/service/holder.h"
+#include "rendezvous/holder/holder.h"
 #include "wire/wire.h"
 
 #include <stddef.h>

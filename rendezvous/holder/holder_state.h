@@ -12,7 +12,7 @@
 #ifndef CT_RENDEZVOUS_SERVICE_HOLDER_STATE_H
 #define CT_RENDEZVOUS_SERVICE_HOLDER_STATE_H
 
-#include "rendezvous/service/holder.h"
+#include "rendezvous/holder/holder.h"
 
 /* Log one sentence. */
 void holder_log(const struct ct_holder *holder, enum ct_log_level level, const char *format, ...)

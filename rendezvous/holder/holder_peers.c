@@ -1,5 +1,5 @@
 /* The holder of a ctrund with peers: who votes is fixed, so it founds and chooses nothing. */
-#include "rendezvous/service/holder_state.h"
+#include "rendezvous/holder/holder_state.h"
 
 #include <inttypes.h>
 #include <stdio.h>

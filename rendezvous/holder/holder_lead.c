@@ -1,5 +1,5 @@
 /* What the replica decides: whether this server has a service, and that its records are kept. */
-#include "rendezvous/service/holder_state.h"
+#include "rendezvous/holder/holder_state.h"
 
 #include "rendezvous/service/records.h"
 

@@ -1,6 +1,6 @@
 /* holder.h on a loop: the holder decides, this file has its connections to other holders and to the
  * place where the job's nodes were told to meet. */
-#include "rendezvous/service/server_state_uv.h"
+#include "rendezvous/server/server_state_uv.h"
 
 #include "base/str.h"
 
