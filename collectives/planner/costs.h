@@ -28,12 +28,15 @@ enum ct_cost_value {
     CT_COST_VALUES
 };
 
-/* Calls between ranks. SEND: a message from each to the next; a rank waits for its own. */
+/* Calls between ranks. SEND: a message from each to the next; a rank waits for its own. LATE: what
+ * any call takes longer that comes after work of each rank, since one of them is late or waits for
+ * a processor; of CT_COSTS_LATE_BYTES. */
 enum ct_cost_call {
     CT_CALL_COST_ALL_REDUCE,
     CT_CALL_COST_ALL_GATHER,
     CT_CALL_COST_REDUCE_SCATTER,
     CT_CALL_COST_SEND,
+    CT_CALL_COST_LATE,
     CT_CALL_COSTS
 };
 
@@ -42,6 +45,7 @@ enum {
     CT_COSTS_CALLS = 512,
     CT_COSTS_CROWDS = 16,
     CT_COSTS_SIZES = 3,
+    CT_COSTS_LATE_BYTES = 1 << 16,
     CT_COSTS_THREADS = 64,      /* of a worker, at most */
     CT_COSTS_BYTES = 256 << 10, /* of a file */
 };

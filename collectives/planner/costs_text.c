@@ -33,6 +33,7 @@ static const char *const calls[CT_CALL_COSTS] = {
     [CT_CALL_COST_ALL_GATHER] = "all_gather",
     [CT_CALL_COST_REDUCE_SCATTER] = "reduce_scatter",
     [CT_CALL_COST_SEND] = "send",
+    [CT_CALL_COST_LATE] = "late",
 };
 
 /* ---- reading -------------------------------------------------------------------------------- */

@@ -113,7 +113,8 @@ double ct_machine_call_s(const struct ct_machine *machine, enum ct_cost_call cal
 
     if (call == CT_CALL_COST_SEND) /* to the next rank: two sides of a wire */
         return ct_costs_call_s(costs, stride >= machine->per_node, call, 2, bytes);
-    return ct_costs_call_s(costs, false, call, inside, bytes) +
+    return ct_costs_call_s(costs, false, CT_CALL_COST_LATE, inside, CT_COSTS_LATE_BYTES) +
+           ct_costs_call_s(costs, false, call, inside, bytes) +
            ct_costs_call_s(costs, true, call, nodes, bytes / inside);
 }
 

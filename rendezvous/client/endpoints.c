@@ -76,8 +76,12 @@ void ct_endpoints_learn(struct ct_endpoints *endpoints, const struct ct_msg_vote
             endpoints->count++;
     append_own(endpoints);
     /* One that follows may repeat itself, and be wrong: those given are asked, too. */
-    if (voters->epoch != 0 || !are_same(&before, endpoints))
-        endpoints->next = endpoints->given % endpoints->count;
+    if (voters->epoch == 0 && are_same(&before, endpoints))
+        return;
+    endpoints->sent_on = voters->epoch == 0 ? endpoints->sent_on + 1 : 0;
+    endpoints->next = endpoints->given % endpoints->count;
+    if (endpoints->sent_on > CT_ENDPOINTS_SENT_ON)
+        endpoints->next = endpoints->sent_on = 0;
 }
 
 void ct_endpoints_begin(struct ct_endpoints *endpoints, uint64_t now_ms, uint64_t give_up_ms,

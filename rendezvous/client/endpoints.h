@@ -7,6 +7,8 @@
  *      own:    a  b | x y | h   this host has a holder, too: it may lead, or know who does, when
  *                               those told are of long ago
  *
+ * Two that do not lead may send an agent to and fro: after a few such words those given are next.
+ *
  * A single one is tried for as long as the member waits. Of several each is tried for a second, or
  * for half a millisecond for each node of the last round: when the leader is gone all of them come
  * at once, and a server takes about a quarter of one for each. When no endpoint has opened in a
@@ -24,6 +26,7 @@
 enum {
     CT_ENDPOINTS_GIVEN = 8,
     CT_ENDPOINTS_ALL = CT_ENDPOINTS_GIVEN + 16 + 1, /* with those of VOTERS, and its own */
+    CT_ENDPOINTS_SENT_ON = 4,                       /* times, by some that do not lead, at most */
     CT_ENDPOINTS_TURN_MS = 1000,    /* with several: how long one is tried at first */
     CT_ENDPOINTS_LONGEST_MS = 8000, /* ... and at last */
 };
@@ -37,6 +40,7 @@ struct ct_endpoints {
     size_t count;
     size_t next;
     size_t tried;        /* since ct_endpoints_begin */
+    uint32_t sent_on;    /* how often by one that does not lead, since those given were next */
     uint32_t turn_ms;    /* for so long is each tried */
     uint64_t give_up_ms; /* when the member has waited long enough */
 };

@@ -15,15 +15,18 @@ enum {
     CALLS_MAX = 2000,
     LARGEST = 32 << 20,
     ROOM = 4 * LARGEST,
+    LATE_TURNS = 5,
+    LATE_CALLS = 100,
     WAIT_MS = 120 * 1000
 };
 
-static const double ENOUGH_S = 0.1; /* of one size */
+static const double ENOUGH_S = 0.1;  /* of one size */
+static const double WORK_S = 300e-6; /* between two calls, as in a training */
 
 static const size_t sizes[] = {16,        256,     2 << 10, 16 << 10, 64 << 10,
                                256 << 10, 1 << 20, 4 << 20, LARGEST};
 
-static const enum ct_bench_op ops[CT_CALL_COSTS] = {
+static const enum ct_bench_op ops[CT_CALL_COST_LATE] = {
     [CT_CALL_COST_ALL_REDUCE] = CT_BENCH_ALL_REDUCE,
     [CT_CALL_COST_ALL_GATHER] = CT_BENCH_ALL_GATHER,
     [CT_CALL_COST_REDUCE_SCATTER] = CT_BENCH_REDUCE_SCATTER,
@@ -92,6 +95,86 @@ static int measure(struct calls *calls, enum ct_cost_call call, size_t bytes)
     return 0;
 }
 
+/* ---- late ranks ----------------------------------------------------------------------------- */
+
+/* Work of a rank: a sum that no compiler leaves out. */
+static void work(uint64_t terms)
+{
+    volatile double sink;
+    double sum = 0;
+
+    for (uint64_t i = 0; i < terms; i++)
+        sum += 1.0 / (double)(i + 1);
+    sink = sum;
+    (void)sink;
+}
+
+/* The terms that take WORK_S of a processor; the same on all ranks. */
+static int work_for(struct ct_group *group, uint64_t *ret_terms)
+{
+    enum { TERMS = 100000, TURNS = 5 };
+    double best_s = 1;
+
+    for (int i = 0; i < TURNS; i++) {
+        uint64_t from_ns = ct_clock_mono_ns(&ct_clock_system);
+        work(TERMS);
+        best_s = CT_MIN(best_s, (double)(ct_clock_mono_ns(&ct_clock_system) - from_ns) * 1e-9);
+    }
+    int code = ct_all_reduce(group, ct_inplace(&best_s, 1, CT_F64), CT_REDUCE_MIN, NULL);
+    *ret_terms = (uint64_t)(TERMS * WORK_S / best_s);
+    return code;
+}
+
+/* Seconds of `terms` of work and, if wanted, a call, of the slowest rank. */
+static int time_turn(struct calls *calls, uint64_t terms, bool has_call, double *ret_s)
+{
+    int code = ct_barrier(calls->call.group, NULL);
+    uint64_t from_ns = ct_clock_mono_ns(&ct_clock_system);
+
+    for (int i = 0; i < LATE_CALLS && code == 0; i++) {
+        work(terms);
+        if (has_call)
+            code = ct_bench_make(&calls->call);
+    }
+    *ret_s = (double)(ct_clock_mono_ns(&ct_clock_system) - from_ns) * 1e-9 / LATE_CALLS;
+    return code == 0
+               ? ct_all_reduce(calls->call.group, ct_inplace(ret_s, 1, CT_F64), CT_REDUCE_MAX, NULL)
+               : code;
+}
+
+/* What work and a call take longer than the work alone and the call alone. */
+static int measure_late(struct calls *calls)
+{
+    double both_s = 1e9, work_s = 1e9, call_s = 0, turn_s = 0;
+    int ranks = ct_group_size(calls->call.group);
+    uint64_t terms;
+    int code = work_for(calls->call.group, &terms);
+
+    calls->call.op = CT_BENCH_ALL_REDUCE;
+    calls->call.shape = ct_bench_shape(CT_BENCH_ALL_REDUCE, CT_COSTS_LATE_BYTES, CT_F32, ranks);
+    use_place(calls, 0);
+    ct_bench_fill(&calls->call);
+    for (int i = 0; i < LATE_TURNS && code == 0; i++) {
+        code = time_turn(calls, terms, false, &turn_s);
+        work_s = CT_MIN(work_s, turn_s);
+        if (code == 0)
+            code = time_turn(calls, terms, true, &turn_s);
+        both_s = CT_MIN(both_s, turn_s);
+    }
+    if (code != 0 || calls->costs == NULL || calls->costs->call_count == CT_COSTS_CALLS)
+        return code;
+    call_s =
+        ct_costs_call_s(calls->costs, false, CT_CALL_COST_ALL_REDUCE, ranks, CT_COSTS_LATE_BYTES);
+    calls->costs->calls[calls->costs->call_count++] =
+        (struct ct_cost_between){.call = CT_CALL_COST_LATE,
+                                 .ranks = ranks,
+                                 .bytes = CT_COSTS_LATE_BYTES,
+                                 .seconds = CT_MAX(both_s - work_s - call_s, 1e-9)};
+    return 0;
+}
+
+/* ---- all of them ---------------------------------------------------------------------------- */
+
 /* Among the first `ranks` of `all`; the others wait. */
 static int measure_among(struct calls *calls, struct ct_group *all, int ranks, struct ct_error *err)
 {
@@ -101,10 +184,12 @@ static int measure_among(struct calls *calls, struct ct_group *all, int ranks, s
     int code = ct_group_split(all, in ? 0 : CT_NO_COLOUR, ct_group_rank(all), &group, err);
 
     calls->call.group = group;
-    for (int call = 0; call < CT_CALL_COSTS && code == 0 && in; call++)
+    for (int call = 0; call < CT_CALL_COST_LATE && code == 0 && in; call++)
         for (size_t i = 0; i < CT_COUNT(sizes) && code == 0; i++)
             if (sizes[i] >= (size_t)ranks * sizeof(float))
                 code = measure(calls, (enum ct_cost_call)call, sizes[i]);
+    if (code == 0 && in && !calls->across)
+        code = measure_late(calls);
     if (code == 0)
         code = ct_barrier(all, &patient);
     if (code != 0 && err->code == 0)

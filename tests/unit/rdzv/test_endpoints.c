@@ -178,3 +178,23 @@ Test(endpoints, the_holder_of_this_host_is_asked_after_those_told_and_once)
     cr_assert_eq(next_port(0), 1);
     cr_assert_not(ct_endpoints_go_on(&endpoints, false));
 }
+
+static void send_on(const char *a)
+{
+    struct ct_wire_replica_server one = {.id = 1, .address = a};
+
+    ct_endpoints_learn(&endpoints, &(struct ct_msg_voters){.servers = {&one, 1}});
+}
+
+Test(endpoints, two_that_do_not_lead_send_nobody_to_and_fro_for_ever)
+{
+    bool given = false;
+
+    cr_assert_eq(ct_endpoints_init(&endpoints, "a:1", NULL), 0);
+    for (int i = 0; i < 10 && !given; i++) {
+        send_on(i % 2 == 0 ? "x:7" : "y:8");
+        ct_endpoints_begin(&endpoints, 0, 10000, 0);
+        given = next_port(0) == 1;
+    }
+    cr_assert(given);
+}
