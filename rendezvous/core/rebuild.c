@@ -67,7 +67,8 @@ void ct_rdzv_note_elsewhere(struct ct_rdzv *job, uint64_t now_ms, const char *ho
     if (job->rebuild != CT_RDZV_REBUILD_OF_ORPHAN || job->generation > 0)
         return;
     job->elsewhere_until_ms =
-        now_ms + ELSEWHERE_LEASES * (uint64_t)job->params.lease_ms + ELSEWHERE_MS;
+        CT_MAX(job->elsewhere_until_ms,
+               now_ms + ELSEWHERE_LEASES * (uint64_t)job->params.lease_ms + ELSEWHERE_MS);
     if (is_news)
         ct_rdzv_announce(job,
                          "host %s was in a round of job %s, whose record others may hold: this "

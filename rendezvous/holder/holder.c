@@ -275,6 +275,8 @@ static void serve(struct ct_holder *holder, struct ct_holder_conn *conn,
     if (conn->link == 0)
         return;
     ct_service_message(holder->service, holder->now_ms, conn->link, message);
+    if (message->type == CT_MSG_JOIN)
+        holder_wait_for_unled(holder); /* the job may be new */
     if (message->type != CT_MSG_JOIN || !ct_service_has_joined(holder->service, conn->link))
         return;
     holder->io.admit(holder->io.context, conn->peer);
@@ -355,8 +357,7 @@ void ct_holder_endpoint_opened(struct ct_holder *holder, uint64_t now_ms)
 {
     begin_event(holder, now_ms);
     holder->endpoint = CT_HOLDER_THERE;
-    holder->told.generation = ct_holder_generation(holder);
-    holder_send_voters(holder, &holder->told, NULL);
+    holder_tell_endpoint(holder);
     end_event(holder);
 }
 

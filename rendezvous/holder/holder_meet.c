@@ -4,6 +4,10 @@
  *      which     the one of the lower generation; of two that are equal, of the lower epoch
  *      how       who leads it follows the other, and its nodes go there
  *
+ * Before a new leader is elected, nobody leads a record. Its holders tell of it too, where the nodes
+ * meet: a founder waits with its first round, as long as it does for nodes that were in one; where
+ * nobody is elected by then, those that are left have no majority.
+ *
  * A node obeys no epoch below one that it has obeyed. So the record that stays raises its epoch
  * above that of the other before anybody gives way to it, and keeps that as a part of the record.
  * A record without a round has told no node to obey, and gives way at once. */
@@ -134,6 +138,15 @@ void holder_tell_those_who_know_less(struct ct_holder *holder)
 
 /* ---- messages ------------------------------------------------------------------------------- */
 
+void holder_wait_for_unled(struct ct_holder *holder)
+{
+    const char *host = holder_host_of(holder, holder->waits_for);
+
+    if (holder->waits_since_ms != 0 && holder->service != NULL)
+        ct_service_note_elsewhere(holder->service, holder->waits_since_ms,
+                                  host != NULL ? host : "of another holder");
+}
+
 void holder_receive_voters(struct ct_holder *holder, struct ct_holder_conn *conn,
                            const struct ct_msg_voters *voters)
 {
@@ -142,6 +155,12 @@ void holder_receive_voters(struct ct_holder *holder, struct ct_holder_conn *conn
 
     if (holder->peers != NULL)
         return;
+    if (voters->epoch == 0) {
+        holder->waits_since_ms = holder->now_ms;
+        holder->waits_for = conn->id;
+        holder_wait_for_unled(holder);
+        return;
+    }
     holder->tellers = holder->tellers - (conn->era != 0) + (voters->era != 0);
     conn->era = other.era;
     conn->epoch = other.epoch;

@@ -25,7 +25,7 @@ void holder_note_host(struct ct_holder *holder, uint64_t id, const char *host)
     (void)ct_str_copy(holder->hosts[0].name, sizeof holder->hosts[0].name, host);
 }
 
-static const char *host_of(const struct ct_holder *holder, uint64_t id)
+const char *holder_host_of(const struct ct_holder *holder, uint64_t id)
 {
     for (size_t i = 0; i < CT_REPLICA_SERVERS; i++)
         if (holder->hosts[i].id == id)
@@ -61,7 +61,7 @@ void holder_ask_nodes(struct ct_holder *holder)
         return;
     holder->ask_ms = holder->now_ms + ASK_MS;
     for (size_t i = 0; i < holder->voter_count; i++) {
-        hosts[count] = host_of(holder, holder->voters[i].id);
+        hosts[count] = holder_host_of(holder, holder->voters[i].id);
         if (hosts[count++] == NULL)
             return;
     }

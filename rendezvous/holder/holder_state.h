@@ -35,6 +35,9 @@ bool holder_is_newer(const struct ct_holder *holder, const struct ct_msg_voters 
 void holder_receive_voters(struct ct_holder *holder, struct ct_holder_conn *conn,
                            const struct ct_msg_voters *voters);
 
+/* For a while after another told of a record with a round, this one begins no first round. */
+void holder_wait_for_unled(struct ct_holder *holder);
+
 /* The host where the nodes meet tells of another record. */
 void holder_receive_of_endpoint(struct ct_holder *holder, const struct ct_msg_voters *voters);
 
@@ -96,6 +99,9 @@ struct ct_holder_voter *holder_voter_of(struct ct_holder *holder, uint64_t id);
  * them all does so when voters change, not at each message. */
 void holder_set_offers(struct ct_holder *holder, struct ct_holder_conn *conn, bool offers);
 
+/* Tell the host at the job's endpoint, which is connected, who holds the record. */
+void holder_tell_endpoint(struct ct_holder *holder);
+
 /* Give up the connection to the job's endpoint, if there is one. */
 void holder_leave_endpoint(struct ct_holder *holder);
 
@@ -104,8 +110,9 @@ void holder_update_voters(struct ct_holder *holder);
 
 /* ---- holder_nodes.c ---- */
 
-/* Another holder said where it runs. */
+/* Another holder said where it runs; NULL: it has not, or long ago. */
 void holder_note_host(struct ct_holder *holder, uint64_t id, const char *host);
+const char *holder_host_of(const struct ct_holder *holder, uint64_t id);
 
 /* Ask whether the nodes of the others are down, when that is worth a question; the answer. */
 void holder_ask_nodes(struct ct_holder *holder);

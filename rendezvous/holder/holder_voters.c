@@ -125,16 +125,38 @@ static void note_voters(struct ct_holder *holder, const struct ct_holder_voters 
 
 /* ---- the endpoint that the nodes were told -------------------------------------------------- */
 
+/* A holder of a record with a round that nobody leads. */
+static bool is_unled(const struct ct_holder *holder)
+{
+    return holder->service == NULL && ct_replica_leader(holder->replica) == 0 && !holder->removed &&
+           holder_votes(holder) && holder_has_round(holder);
+}
+
+void holder_tell_endpoint(struct ct_holder *holder)
+{
+    struct ct_holder_voters voters;
+
+    if (holder->service != NULL) {
+        holder->told.generation = ct_holder_generation(holder);
+        holder_send_voters(holder, &holder->told, NULL);
+        return;
+    }
+    holder_list_voters(holder, &voters);
+    voters.generation = holder_recorded_generation(holder);
+    holder_send_voters(holder, &voters, NULL);
+}
+
 /* A ctrun that is started again at the endpoint knows of no job, and founds one: it must hear
  * of this one before its first round. It is told anew of each round. */
 static void watch_endpoint(struct ct_holder *holder)
 {
-    uint64_t generation = ct_holder_generation(holder);
-
-    if (holder->endpoint == CT_HOLDER_THERE && holder->told.generation != generation) {
-        holder->told.generation = generation;
-        holder_send_voters(holder, &holder->told, NULL);
+    if (holder->service == NULL && !is_unled(holder)) {
+        holder_leave_endpoint(holder);
+        return;
     }
+    if (holder->endpoint == CT_HOLDER_THERE && holder->service != NULL &&
+        holder->told.generation != ct_holder_generation(holder))
+        holder_tell_endpoint(holder);
     if (holder->endpoint != CT_HOLDER_AWAY || holder->at_endpoint)
         return;
     if (holder->io.dial_endpoint(holder->io.context))
@@ -300,12 +322,10 @@ void holder_update_voters(struct ct_holder *holder)
         holder_report_peers(holder);
     else if (holder->tellers > 0)
         tell_others(holder);
-    if (holder->service == NULL) {
-        holder_leave_endpoint(holder);
-        return;
-    }
-    send_to_members(holder, &voters);
-    if (holder->peers == NULL)
+    if (holder->service != NULL)
+        send_to_members(holder, &voters);
+    if (holder->service != NULL && holder->peers == NULL)
         change_voters(holder, &voters);
-    watch_endpoint(holder);
+    if (holder->peers == NULL)
+        watch_endpoint(holder);
 }

@@ -79,6 +79,9 @@ void ct_service_free(struct ct_service *service);
 /* When restored: nodes that are alive come back within this time. */
 void ct_service_restored_within(struct ct_service *service, uint64_t within_ms);
 
+/* Another host holds records of jobs that have had a round, see ct_rdzv_note_elsewhere. */
+void ct_service_note_elsewhere(struct ct_service *service, uint64_t now_ms, const char *host);
+
 /* Then: no round begins for so long, see ct_rdzv_hear_for. */
 void ct_service_hear_for(struct ct_service *service, uint64_t for_ms);
 

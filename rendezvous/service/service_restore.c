@@ -79,6 +79,12 @@ void ct_service_restored_within(struct ct_service *service, uint64_t within_ms)
         ct_rdzv_restored_within(job->core, within_ms);
 }
 
+void ct_service_note_elsewhere(struct ct_service *service, uint64_t now_ms, const char *host)
+{
+    for (struct ct_service_job *job = service->jobs; job != NULL; job = job->next)
+        ct_rdzv_note_elsewhere(job->core, now_ms, host);
+}
+
 void ct_service_hear_for(struct ct_service *service, uint64_t for_ms)
 {
     for (struct ct_service_job *job = service->jobs; job != NULL; job = job->next)

@@ -133,16 +133,28 @@ static bool reach(const struct sim *sim, uint32_t one, uint32_t other)
            sim->severed[other][one] == 0;
 }
 
-/* Does who leads the record that lives reach the endpoint, and the founder of another, too? */
-static bool is_reached(const struct sim *sim, const struct sim_host *founder)
+/* Does it lead the record that lives, or hold it while nobody leads, for a while? */
+static bool may_tell(const struct sim *sim, const struct sim_host *host, bool is_first)
+{
+    if (!host->holds || host->record != sim->agreement.record)
+        return false;
+    if (host->serves)
+        return sim->now > host->led_ms + CALM_MS;
+    return is_first && host->unled_ms > 0 && sim->now > host->unled_ms + CALM_MS &&
+           sim->now <
+               host->unled_ms + sim->params.lease_ms; /* it is waited for as long, and more */
+}
+
+/* Does somebody who may tell of the record that lives reach the endpoint, and the founder of
+ * another, too? `is_first`: that one's round is, which is not made of what nodes told. */
+static bool is_reached(const struct sim *sim, const struct sim_host *founder, bool is_first)
 {
     const struct sim_host *there = &sim->hosts[0];
     bool is_there = sim->processes[sim_process(0)].alive && there->holds &&
                     sim->now > there->started_ms + CALM_MS && reach(sim, founder->index, 0);
     for (uint32_t i = 0; is_there && i < SIM_NODES; i++)
-        if (sim->hosts[i].holds && sim->hosts[i].serves &&
-            sim->now > sim->hosts[i].led_ms + CALM_MS &&
-            sim->hosts[i].record == sim->agreement.record && reach(sim, i, 0))
+        if (sim->processes[sim_process(i)].alive && may_tell(sim, &sim->hosts[i], is_first) &&
+            reach(sim, i, 0))
             return true;
     return false;
 }
@@ -168,7 +180,7 @@ static void founds_second(struct sim *sim, const struct sim_host *host, uint64_t
     uint64_t calm_since = CT_MAX(a->disturbed_ms, host->started_ms);
     bool is_younger = host->record > a->record; /* else an older job has come back */
     if (is_younger && sim->storms == 0 && sim->now > calm_since + CALM_MS &&
-        sim->oracle.generation > 0 && is_reached(sim, host))
+        sim->oracle.generation > 0 && !host->ordered && is_reached(sim, host, generation == 1))
         sim_fail(sim,
                  "R5: n%u makes round %" PRIu64 " of a record that it founded, and the one with "
                  "round %" PRIu64 " lives",
@@ -416,10 +428,10 @@ static void lose_part(struct sim *sim, struct sim_host *host)
         record->published_step >= o->counted_step)
         return;
     sim->coverage.lossy++;
-    uint64_t known = record->committed; /* rounds beyond, nobody who lives remembers */
+    uint64_t known = record->committed; /* rounds beyond, nobody lives who was in them */
     for (uint32_t i = 0; i < SIM_NODES; i++)
         if (sim->processes[sim_process(i)].alive)
-            known = CT_MAX(known, sim->nodes[i].member.received);
+            known = CT_MAX(known, CT_MAX(sim->nodes[i].member.acting, sim->nodes[i].member.over));
     for (uint64_t i = known + 1; i < SIM_ROUNDS; i++)
         o->past[i] = (struct past){0};
     if (sim->training.generation > known)
@@ -497,6 +509,9 @@ void agreement_look(struct sim *sim, uint32_t index)
         host->asked_ms = 0; /* a new service remembers no such node */
     }
     host->serves = serves;
+    bool is_unled = !serves && ct_replica_leader(host->holder.replica) == 0 &&
+                    holder_votes(&host->holder) && holder_has_round(&host->holder);
+    host->unled_ms = !is_unled ? 0 : host->unled_ms > 0 ? host->unled_ms : sim->now;
     if (serves && host->record == sim->agreement.record)
         sim->oracle.epoch = CT_MAX(sim->oracle.epoch, daemon->epoch);
 }

@@ -48,6 +48,7 @@ struct sim_host {
     uint32_t record;    /* which it holds or waits for; 0: none */
     uint64_t committed; /* its log up to here was compared */
     uint64_t started_ms, led_ms;
+    uint64_t unled_ms; /* it votes, and has known of no leader since; 0: it does */
     bool ordered;      /* an operator, who is right, has told it to take over */
     uint64_t asked_ms; /* when a node that was in a round last came to it */
     bool serves;

@@ -204,11 +204,13 @@ static const struct ct_rdzv_member *member_of(const struct ct_rdzv *job, struct 
 }
 
 /* Does somebody of the round before promise that it took part in no step of it? Who lost its
- * workers cannot tell. */
+ * workers cannot tell; and of a round that an earlier daemon committed, the promises are gone. */
 static bool reports_idle(const struct sim *sim, const struct ct_rdzv *job)
 {
     const struct oracle *o = &sim->oracle;
     const struct ct_rdzv_roster *roster = ct_rdzv_roster(job);
+    if (job->store_lost)
+        return false;
     for (uint32_t i = 0; i < roster->count; i++) {
         const struct ct_rdzv_member *member = member_of(job, roster->places[i].id);
         for (uint32_t k = 0; member != NULL && k < o->order_count; k++)

@@ -153,3 +153,24 @@ Test(holder_meet, one_that_follows_where_they_meet_brings_both_leaders_together)
     cr_assert_gt(round_of(1), round_of(0));
     unite(1, 3);
 }
+
+/* Hosts 1 and 2 hold the record, and do not hear each other when the leader dies: nobody leads. */
+Test(holder_meet, a_founder_waits_for_those_who_hold_a_record_that_nobody_leads)
+{
+    hosts_init(world, 3, 1);
+    hosts_run(world, 8000);
+    uint64_t round = round_of(1);
+    cr_assert_eq(hosts_voters(world, 0), 7);
+    cut(1, 2, true);
+    hosts_kill(world, 0);
+    hosts_run(world, 100);
+    hosts_start(world, 0);
+    hosts_run(world, 5000);
+    cr_assert(ct_holder_leads(&world->list[0].holder));
+    cr_assert_eq(round_of(0), 0, "it has begun round %llu", (unsigned long long)round_of(0));
+    cut(1, 2, false);
+    hosts_run(world, 10000);
+    cr_assert_geq(hosts_leader(world), 1);
+    cr_assert_gt(round_of(0), round);
+    cr_assert_eq(round_of(0), round_of(1));
+}
