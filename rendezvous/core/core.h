@@ -412,8 +412,8 @@ void ct_rdzv_hear_for(struct ct_rdzv *job, uint64_t for_ms);
 /* Whether the record may be rebuilt of what nodes say; CT_RDZV_REBUILD_NEVER at first. */
 void ct_rdzv_set_rebuild(struct ct_rdzv *job, enum ct_rdzv_rebuild rebuild);
 
-/* A node of `host` that was in a round of this job was refused at `now_ms`, or `host` told then of a
- * record of it that nobody leads: those who hold it may live. For two leases and 5 s a record
+/* A node of `host` that was in a round of this job was refused at `now_ms`, or `host` told then of
+ * a record of it that nobody leads: those who hold it may live. For two leases and 5 s a record
  * without a round begins none. Announced during a step. */
 void ct_rdzv_note_elsewhere(struct ct_rdzv *job, uint64_t now_ms, const char *host);
 

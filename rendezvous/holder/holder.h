@@ -170,7 +170,7 @@ struct ct_holder {
     uint64_t followed;             /* epoch of the record that it was told to follow; 0: none */
     uint64_t follows_generation;   /* ... and the newest round of its job, its leader said */
     size_t tellers;                /* connections of holders that told of a record that they lead */
-    uint64_t waits_since_ms;       /* another told then of a record that nobody leads; 0: none ... */
+    uint64_t waits_since_ms;       /* another told of a record that nobody leads; 0: none ... */
     uint64_t waits_for;            /* ... its id */
     uint64_t raises;               /* as its leader: the count that its epoch shall have; or 0 */
     uint64_t met_epoch;            /* when those who know less were told: its epoch ... */

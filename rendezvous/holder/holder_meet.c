@@ -4,9 +4,9 @@
  *      which     the one of the lower generation; of two that are equal, of the lower epoch
  *      how       who leads it follows the other, and its nodes go there
  *
- * Before a new leader is elected, nobody leads a record. Its holders tell of it too, where the nodes
- * meet: a founder waits with its first round, as long as it does for nodes that were in one; where
- * nobody is elected by then, those that are left have no majority.
+ * Before a new leader is elected, nobody leads a record. Its holders tell of it too, where the
+ * nodes meet: a founder waits with its first round, as long as it does for nodes that were in one;
+ * where nobody is elected by then, those that are left have no majority.
  *
  * A node obeys no epoch below one that it has obeyed. So the record that stays raises its epoch
  * above that of the other before anybody gives way to it, and keeps that as a part of the record.
