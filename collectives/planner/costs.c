@@ -177,6 +177,23 @@ static double call_with(const struct ct_costs *costs, const struct ct_cost_betwe
     return along(below->bytes, below->seconds, above->bytes, above->seconds, bytes);
 }
 
+static double rounds_of(int ranks)
+{
+    return ceil(log2(fmax(ranks, 2)));
+}
+
+/* More ranks than were measured, as the algorithms for many have it (collectives/schedule): a round
+ * more each time that the ranks double, and a rank sends (N - 1) / N of the data. */
+static double extrapolate(const struct ct_costs *costs, const struct ct_cost_between *like,
+                          double bytes, int ranks)
+{
+    double all_s = call_with(costs, like, bytes), start_s = call_with(costs, like, 1);
+    double share = ((ranks - 1.0) / ranks) / ((like->ranks - 1.0) / like->ranks);
+
+    start_s = fmin(start_s, all_s);
+    return start_s * rounds_of(ranks) / rounds_of(like->ranks) + (all_s - start_s) * share;
+}
+
 double ct_costs_call_s(const struct ct_costs *costs, bool across, enum ct_cost_call call, int ranks,
                        double bytes)
 {
@@ -195,8 +212,8 @@ double ct_costs_call_s(const struct ct_costs *costs, bool across, enum ct_cost_c
         return 0;
     if (below.ranks == 0)
         return call_with(costs, &above, bytes);
-    double fewer_s = call_with(costs, &below, bytes);
     if (above.ranks == 0)
-        return fewer_s * ranks / below.ranks;
+        return extrapolate(costs, &below, bytes, ranks);
+    double fewer_s = call_with(costs, &below, bytes);
     return along(below.ranks, fewer_s, above.ranks, call_with(costs, &above, bytes), ranks);
 }

@@ -12,7 +12,8 @@
  * them it is that of the nearest.
  *
  * A call. Between two measured numbers of bytes, or of ranks, its time goes along the straight line
- * in the logarithms of both; beyond the last one it grows as the bytes, or as the ranks.
+ * in the logarithms of both. Beyond the last one it grows as the bytes; with more ranks its start
+ * grows as their logarithm, and the rest as (N - 1) / N.
  *
  * Pure but for the file; the caller's memory. */
 #ifndef CT_PLANNER_COSTS_H

@@ -280,6 +280,8 @@ static void serve(struct ct_holder *holder, struct ct_holder_conn *conn,
     if (message->type != CT_MSG_JOIN || !ct_service_has_joined(holder->service, conn->link))
         return;
     holder->io.admit(holder->io.context, conn->peer);
+    if (holder->peers == NULL)
+        holder->told.generation = ct_holder_generation(holder);
     holder_send_voters(holder, &holder->told, conn);
 }
 
@@ -440,7 +442,7 @@ int ct_holder_follow(struct ct_holder *holder, uint64_t now_ms, const struct ct_
     int rc = 0;
 
     begin_event(holder, now_ms);
-    if (first || holder_is_newer(holder, voters))
+    if (first || holder_may_follow(holder, voters))
         rc = holder_follow(holder, voters);
     else if (voters->era == ct_replica_era(holder->replica))
         holder_keep_known(holder, voters);

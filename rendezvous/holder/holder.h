@@ -163,6 +163,7 @@ struct ct_holder {
     uint64_t yielded_ms; /* when it asked another one to lead; 0: never */
     char address[CT_REPLICA_ADDRESS_BYTES]; /* where others reach it */
     enum ct_holder_endpoint endpoint;       /* its connection to where the job's nodes meet */
+    uint64_t endpoint_generation;           /* of which it told there */
     bool changes;                           /* a voter is being added or removed */
     bool changed;                           /* that is over: the next one may be due at once */
     uint64_t adds;                          /* which; 0: none */
@@ -207,7 +208,8 @@ int ct_holder_found(struct ct_holder *holder, uint64_t now_ms);
 
 /* The record lives there, its leader says: wait to be added to its holders, and give up any other.
  * Ignored unless its epoch is above that of the record held, and that of the record followed last:
- * what an agent was told may be late. 0; CT_ENOMEM: all is as it was. */
+ * what an agent was told may be late; and where this one votes, unless its job has had as many
+ * rounds. 0; CT_ENOMEM: all is as it was. */
 int ct_holder_follow(struct ct_holder *holder, uint64_t now_ms, const struct ct_msg_voters *voters);
 
 /* With peers: see ct_replica_restore, ct_replica_emit and ct_replica_begin. */

@@ -209,7 +209,8 @@ bool holder_succeed(struct ct_holder *holder, uint64_t epoch)
 {
     uint64_t count = CT_MAX(epoch, holder_epoch(holder)) >> 32;
 
-    if (holder->service == NULL || ct_service_generation(holder->service) > 0)
+    if (holder->service == NULL || ct_service_generation(holder->service) > 0 ||
+        !ct_replica_holds_all(holder->replica, holder->now_ms)) /* another may have been elected */
         return false;
     return hold_alone(holder, count + 1) == 0;
 }

@@ -52,7 +52,8 @@ static bool knows_more(const struct standing *a, const struct standing *b)
     return a->epoch != b->epoch ? a->epoch > b->epoch : a->era > b->era;
 }
 
-bool holder_is_newer(const struct ct_holder *holder, const struct ct_msg_voters *voters)
+/* Words of a record that this host has left, or of one begun after it, may still be under way. */
+static bool is_newer(const struct ct_holder *holder, const struct ct_msg_voters *voters)
 {
     return voters->era != ct_replica_era(holder->replica) &&
            voters->epoch > CT_MAX(holder->followed, holder_epoch(holder));
@@ -66,7 +67,16 @@ static bool gives_way(const struct ct_holder *holder, const struct ct_msg_voters
 
     if (other.era == here.era || voters->servers.count == 0 || !knows_more(&other, &here))
         return false;
-    return (here.generation == 0 && other.generation > 0) || holder_is_newer(holder, voters);
+    return (here.generation == 0 && other.generation > 0) || is_newer(holder, voters);
+}
+
+/* Its node may be a member of a job that was founded beside the one whose record it holds: others
+ * count on what it holds. */
+bool holder_may_follow(const struct ct_holder *holder, const struct ct_msg_voters *voters)
+{
+    bool is_needed = holder_votes(holder) && holder_has_round(holder);
+
+    return is_needed ? gives_way(holder, voters) : is_newer(holder, voters);
 }
 
 /* This host joins the record that lives. */

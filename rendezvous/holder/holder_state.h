@@ -28,8 +28,8 @@ int holder_follow(struct ct_holder *holder, const struct ct_msg_voters *voters);
 
 /* ---- holder_meet.c ---- */
 
-/* Words of a record that this host has left, or of one begun after it, may still be under way. */
-bool holder_is_newer(const struct ct_holder *holder, const struct ct_msg_voters *voters);
+/* May it give up what it holds for the record of which its node was told? */
+bool holder_may_follow(const struct ct_holder *holder, const struct ct_msg_voters *voters);
 
 /* Another holder tells of the record that it leads. */
 void holder_receive_voters(struct ct_holder *holder, struct ct_holder_conn *conn,

@@ -137,7 +137,7 @@ void holder_tell_endpoint(struct ct_holder *holder)
     struct ct_holder_voters voters;
 
     if (holder->service != NULL) {
-        holder->told.generation = ct_holder_generation(holder);
+        holder->told.generation = holder->endpoint_generation = ct_holder_generation(holder);
         holder_send_voters(holder, &holder->told, NULL);
         return;
     }
@@ -155,7 +155,7 @@ static void watch_endpoint(struct ct_holder *holder)
         return;
     }
     if (holder->endpoint == CT_HOLDER_THERE && holder->service != NULL &&
-        holder->told.generation != ct_holder_generation(holder))
+        holder->endpoint_generation != ct_holder_generation(holder))
         holder_tell_endpoint(holder);
     if (holder->endpoint != CT_HOLDER_AWAY || holder->at_endpoint)
         return;
@@ -283,7 +283,7 @@ static void send_to_members(struct ct_holder *holder, struct ct_holder_voters *v
         if (conn->link != 0 && ct_service_has_joined(holder->service, conn->link))
             holder_send_voters(holder, &holder->told, conn);
     if (holder->endpoint == CT_HOLDER_THERE)
-        holder_send_voters(holder, &holder->told, NULL);
+        holder_tell_endpoint(holder);
 }
 
 static void want_living(const struct ct_holder *holder, const struct ct_holder_voters *voters)

@@ -280,6 +280,10 @@ static void note_era(struct sim *sim, struct sim_host *host)
     uint32_t record = find_era(a, ct_replica_era(replica));
     if (is_same)
         check_anew(sim, host);
+    /* Who is left with an empty record begins a new one: another may have begun it with what nodes
+     * knew, alone. */
+    if (is_same && !host->serves && !holder_has_round(&host->holder))
+        is_same = false;
     if (record == 0 && is_same) {
         record = host->record;
         add_era(a, ct_replica_era(replica), record);

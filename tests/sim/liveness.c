@@ -14,7 +14,8 @@ enum {
     FIRST_STEPS = 5, /* that a round makes in twice their time */
     DONE_MS = 10000, /* until a job is over whose ranks are all done */
     ENDS_MS = 10000, /* what an agent's end may take beside its workers' */
-    QUIET = 2,       /* generations of the last quarter of a run: one cools down, and comes */
+    QUIET =
+        2, /* generations of the last quarter of a run, or one a node: it cools down, and comes */
     HANDOVER_MS = 2000,
     WASTE = 5, /* generations that a fault, a start or a broken connection may cost */
 };
@@ -277,7 +278,7 @@ static void check_waste(struct sim *sim, const struct sim_daemon *daemon)
         sim_fail(sim, "S14: %zu links, %zu connections", ct_service_links(daemon->service), conns);
     uint64_t causes = sim->coverage.faults + sim->oracle.starts + sim->oracle.breaks;
     if (job != NULL && sim->oracle.quiet_generation > 0 &&
-        ct_rdzv_generation(job) > sim->oracle.quiet_generation + QUIET)
+        ct_rdzv_generation(job) > sim->oracle.quiet_generation + CT_MAX(QUIET, sim->node_count))
         sim_fail(sim, "L8: generation %" PRIu64 ", it was %" PRIu64 " long after all was well",
                  ct_rdzv_generation(job), sim->oracle.quiet_generation);
     if (job != NULL && ct_rdzv_generation(job) > WASTE * causes)

@@ -69,6 +69,18 @@ Test(costs, calls_go_along_the_logarithms_of_bytes_and_ranks_and_grow_beyond)
     free(costs);
 }
 
+Test(costs, with_more_ranks_than_were_measured_a_call_has_a_round_more_each_time_they_double)
+{
+    struct ct_costs *costs = parsed("");
+    enum ct_cost_call sum = CT_CALL_COST_ALL_REDUCE;
+
+    cr_assert_float_eq(ct_costs_call_s(costs, false, sum, 64, 1024), 8e-6, 1e-12);
+    double large_s = 8e-6 + (4e-4 - 4e-6) * (63.0 / 64) / (7.0 / 8);
+    cr_assert_float_eq(ct_costs_call_s(costs, false, sum, 64, 1 << 20), large_s, 1e-10);
+    cr_assert_lt(ct_costs_call_s(costs, false, sum, 10000, 1024), 2e-5);
+    free(costs);
+}
+
 Test(costs, ranks_that_share_processors_slow_each_other_down)
 {
     struct ct_costs *costs = parsed("");

@@ -174,3 +174,26 @@ Test(holder_meet, a_founder_waits_for_those_who_hold_a_record_that_nobody_leads)
     cr_assert_gt(round_of(0), round);
     cr_assert_eq(round_of(0), round_of(1));
 }
+
+/* Its node is a member of a job founded meanwhile, whose leader tells it so. */
+Test(holder_meet, who_holds_a_record_with_rounds_does_not_give_it_up_for_one_with_fewer)
+{
+    struct ct_wire_replica_server one = {.id = 77, .address = "10.0.0.9:1"};
+    struct ct_holder *holder;
+    uint64_t era;
+
+    hosts_init(world, 3, 1);
+    hosts_run(world, 8000);
+    holder = &world->list[1].holder;
+    era = ct_replica_era(holder->replica);
+    struct ct_msg_voters other = {
+        .epoch = epoch_of(0) + (UINT64_C(5) << 32), .era = era + 1, .servers = {&one, 1}};
+    cr_assert_eq(ct_holder_follow(holder, world->now_ms, &other), 0);
+    cr_assert_eq(ct_replica_era(holder->replica), era, "the other one has no round");
+    other.generation = round_of(1) - 1;
+    cr_assert_eq(ct_holder_follow(holder, world->now_ms, &other), 0);
+    cr_assert_eq(ct_replica_era(holder->replica), era, "the other one has fewer rounds");
+    other.generation = round_of(1);
+    cr_assert_eq(ct_holder_follow(holder, world->now_ms, &other), 0);
+    cr_assert_eq(ct_replica_era(holder->replica), era + 1);
+}
