@@ -61,13 +61,28 @@ static bool is_newer(const struct ct_holder *holder, const struct ct_msg_voters 
 
 /* ---- giving way ----------------------------------------------------------------------------- */
 
+/* The holder that leads the record which is held here, or followed; NULL: it is not connected. */
+static const struct ct_holder_conn *leader_here(const struct ct_holder *holder, uint64_t era)
+{
+    for (const struct ct_holder_conn *conn = holder->conns; conn != NULL; conn = conn->next)
+        if (conn->era == era)
+            return conn;
+    return NULL;
+}
+
+/* Who waits for a leader of a record without a round would as well be led by another one. */
 static bool gives_way(const struct ct_holder *holder, const struct ct_msg_voters *voters)
 {
     const struct standing here = standing_here(holder), other = standing_of(voters);
+    bool is_unled = holder->service == NULL && ct_replica_leader(holder->replica) == 0 &&
+                    leader_here(holder, here.era) == NULL;
 
-    if (other.era == here.era || voters->servers.count == 0 || !knows_more(&other, &here))
+    if (other.era == here.era || voters->servers.count == 0)
         return false;
-    return (here.generation == 0 && other.generation > 0) || is_newer(holder, voters);
+    if (is_unled && here.generation == 0)
+        return true;
+    return knows_more(&other, &here) &&
+           ((here.generation == 0 && other.generation > 0) || is_newer(holder, voters));
 }
 
 /* Its node may be a member of a job that was founded beside the one whose record it holds: others
@@ -88,15 +103,6 @@ static void give_way(struct ct_holder *holder, const struct ct_msg_voters *voter
 }
 
 /* ---- telling the others --------------------------------------------------------------------- */
-
-/* The holder that leads the record which is held here, or followed; NULL: it is not connected. */
-static const struct ct_holder_conn *leader_here(const struct ct_holder *holder, uint64_t era)
-{
-    for (const struct ct_holder_conn *conn = holder->conns; conn != NULL; conn = conn->next)
-        if (conn->era == era)
-            return conn;
-    return NULL;
-}
 
 /* Another record gives way to this one when this one's epoch is above `epoch`: who leads sees to
  * that. */
