@@ -434,8 +434,8 @@ static void lose_part(struct sim *sim, struct sim_host *host)
         record->published_step >= o->counted_step)
         return;
     sim->coverage.lossy++;
-    /* At an operator's word it hears nodes for a while: where messages are lost that may not be long
-     * enough. */
+    /* At an operator's word it hears nodes for a while: where messages are lost, that may not be
+     * long enough. */
     bool may_miss = host->ordered && sim->datagrams;
     uint64_t known = record->committed; /* rounds beyond, nobody lives who was in them */
     for (uint32_t i = 0; i < SIM_NODES; i++)
