@@ -24,6 +24,13 @@ struct ct_kv {
      * CT_EREVOKED, or CT_ELIMIT when it does not fit. */
     int (*wait)(void *context, const char *key, struct ct_kv_value *value, uint64_t timeout_ms);
     void *context;
+
+    /* For a group at work, which must not depend on a store that is away for a while. Set, without
+     * awaiting the reply. */
+    int (*send)(void *context, const char *key, const void *value, size_t size);
+    /* Copy the value of `key` if it exists now; CT_ETIMEOUT also when there is no reply within
+     * `patience_ms`. */
+    int (*poll)(void *context, const char *key, struct ct_kv_value *value, uint64_t patience_ms);
 };
 
 #endif

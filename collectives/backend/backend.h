@@ -51,6 +51,17 @@ struct ct_setup {
     int (*failed_elsewhere)(const struct ct_setup *setup, struct ct_error *err);
 };
 
+/* Return whether a member over a network connects with `peer` while the group forms: with all in a
+ * small group, else with its neighbours in the ring, so that each has been reached, and has reached
+ * another one. Other pairs connect when a call first needs it. */
+static inline bool ct_setup_begins_with(const struct ct_setup *setup, int peer)
+{
+    int ahead = (peer - setup->rank + setup->size) % setup->size;
+
+    return (size_t)setup->size <= setup->tuning.tcp_direct_world || ahead == 1 ||
+           ahead == setup->size - 1;
+}
+
 /* An operation under way. `at` and below are the backend's own, zero at the start. */
 struct ct_task {
     struct ct_call call;

@@ -206,19 +206,17 @@ static int await_reply(struct ct_job_link *link, uint64_t request, uint64_t time
     }
 }
 
-/* One request and its reply; `value` (may be NULL) takes the reply's bytes. */
+/* One request and its reply, awaited for `timeout_ms`; `value` (may be NULL) takes the reply's
+ * bytes. */
 static int send_request(struct ct_job_link *link, struct ct_message *message, uint64_t *request,
-                        struct ct_kv_value *value)
+                        struct ct_kv_value *value, uint64_t timeout_ms)
 {
     struct ct_msg_store_reply reply = {0};
-    uint64_t timeout_ms = GRACE_MS;
     struct ct_arena arena;
     int code;
 
     ct_arena_init(&arena, ARENA_BYTES);
     (void)pthread_mutex_lock(&link->receiving);
-    if (message->type == CT_MSG_STORE_WAIT)
-        timeout_ms += message->store_wait.timeout_ms;
     *request = ++link->next_request;
     code = ct_job_link_send(link, message);
     if (code == 0)
@@ -235,29 +233,57 @@ static int send_request(struct ct_job_link *link, struct ct_message *message, ui
     return code;
 }
 
+static struct ct_message set_message(const struct ct_job_link *link, const char *key,
+                                     const void *value, size_t size)
+{
+    return (struct ct_message){.type = CT_MSG_STORE_SET,
+                               .store_set = {.generation = link->generation,
+                                             .key = key,
+                                             .value = {.data = value, .size = size}}};
+}
+
 static int kv_set(void *context, const char *key, const void *value, size_t size)
 {
     struct ct_job_link *link = context;
-    struct ct_message message = {.type = CT_MSG_STORE_SET,
-                                 .store_set = {.generation = link->generation,
-                                               .key = key,
-                                               .value = {.data = value, .size = size}}};
+    struct ct_message message = set_message(link, key, value, size);
 
-    return send_request(link, &message, &message.store_set.request, NULL);
+    return send_request(link, &message, &message.store_set.request, NULL, GRACE_MS);
+}
+
+/* Whoever receives next drops the reply. */
+static int kv_send(void *context, const char *key, const void *value, size_t size)
+{
+    struct ct_job_link *link = context;
+    struct ct_message message = set_message(link, key, value, size);
+
+    (void)pthread_mutex_lock(&link->receiving);
+    message.store_set.request = ++link->next_request;
+    (void)pthread_mutex_unlock(&link->receiving);
+    return ct_job_link_send(link, &message);
+}
+
+static int wait_value(struct ct_job_link *link, const char *key, struct ct_kv_value *value,
+                      uint64_t timeout_ms, uint64_t reply_ms)
+{
+    struct ct_message message = {
+        .type = CT_MSG_STORE_WAIT,
+        .store_wait = {.generation = link->generation, .key = key, .timeout_ms = timeout_ms}};
+
+    return send_request(link, &message, &message.store_wait.request, value, reply_ms);
 }
 
 static int kv_wait(void *context, const char *key, struct ct_kv_value *value, uint64_t timeout_ms)
 {
-    struct ct_job_link *link = context;
-    struct ct_message message = {.type = CT_MSG_STORE_WAIT,
-                                 .store_wait = {.generation = link->generation,
-                                                .key = key,
-                                                .timeout_ms = timeout_ms > 0 ? timeout_ms : 1}};
+    timeout_ms = timeout_ms > 0 ? timeout_ms : 1;
+    return wait_value(context, key, value, timeout_ms, GRACE_MS + timeout_ms);
+}
 
-    return send_request(link, &message, &message.store_wait.request, value);
+static int kv_poll(void *context, const char *key, struct ct_kv_value *value, uint64_t patience_ms)
+{
+    return wait_value(context, key, value, 1, patience_ms);
 }
 
 struct ct_kv ct_job_link_kv(struct ct_job_link *link)
 {
-    return (struct ct_kv){kv_set, kv_wait, link};
+    return (struct ct_kv){kv_set, kv_wait, link, kv_send, kv_poll};
 }

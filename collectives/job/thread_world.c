@@ -147,6 +147,12 @@ static int kv_wait(void *context, const char *key, struct ct_kv_value *value, ui
     return code;
 }
 
+static int kv_poll(void *context, const char *key, struct ct_kv_value *value, uint64_t patience_ms)
+{
+    (void)patience_ms; /* the reply comes at once */
+    return kv_wait(context, key, value, 0);
+}
+
 /* ---- segments --------------------------------------------------------------------------------*/
 
 void *ct_world_segment_new(struct ct_thread_world *world, size_t bytes, int members)
@@ -233,7 +239,7 @@ int ct_thread_world_new_nodes(int world, int nodes, struct ct_thread_world **ret
                            .node_rank = rank / slots,
                            .nnodes = nodes},
             .nodes = made->nodes,
-            .kv = {kv_set, kv_wait, made},
+            .kv = {kv_set, kv_wait, made, kv_set, kv_poll},
             .page = &made->page,
             .names = ct_job_names_new(),
             .world = made,

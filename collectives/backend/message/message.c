@@ -38,9 +38,14 @@ int ct_engine_init(struct ct_engine *engine, const struct ct_setup *setup,
     engine->control = calloc(size, sizeof *engine->control);
     engine->counts = calloc(CT_DATA_CHANNELS * 2 * size, sizeof *engine->counts);
     engine->departures = calloc(size, sizeof *engine->departures);
+    engine->contacts = calloc(size, sizeof *engine->contacts);
+    engine->informed = calloc((size + 7) / 8, sizeof *engine->informed);
+    engine->key = strdup(setup->key);
+    engine->generation = setup->job->assignment.generation;
     return engine->moves != NULL && engine->transfers != NULL && engine->header_call != NULL &&
                    engine->calls != NULL && engine->slots != NULL && engine->control != NULL &&
-                   engine->counts != NULL && engine->departures != NULL
+                   engine->counts != NULL && engine->departures != NULL &&
+                   engine->contacts != NULL && engine->informed != NULL && engine->key != NULL
                ? 0
                : CT_ENOMEM;
 }
@@ -56,6 +61,9 @@ void ct_engine_deinit(struct ct_engine *engine)
     free(engine->control);
     free(engine->counts);
     free(engine->departures);
+    free(engine->contacts);
+    free(engine->informed);
+    free(engine->key);
 }
 
 /* 1 when the message is done, or was never posted; 0, or the failure. */
@@ -76,12 +84,18 @@ static int poll_message(struct ct_engine *engine, struct ct_task *task,
 
 /* ---- a move ----------------------------------------------------------------------------------*/
 
-/* Begin `move`, of which peer, direction, data, size and whether it has a header are set. */
-static void start(struct ct_engine *engine, struct ct_engine_move *move,
-                  enum ct_engine_channel channel, const struct ct_call_header *header)
+/* Begin `move`, of which peer, direction, data, size and whether it has a header are set. 0, or an
+ * error when it needs a connection that cannot be made. */
+static int start(struct ct_engine *engine, struct ct_engine_move *move,
+                 enum ct_engine_channel channel, const struct ct_call_header *header,
+                 struct ct_error *err)
 {
     bool is_short = move->has_header && move->bytes <= SHORT_BYTES;
+    bool connected = engine->contacts[move->peer] & CT_CONTACT_CONNECTED;
+    int code = connected ? 0 : ct_engine_connect(engine, move->peer, err);
 
+    if (code != 0)
+        return code;
     move->head = (struct ct_peer_message){.channel = channel, .peer = move->peer, .out = move->out};
     move->body = move->head;
     if (move->has_header) {
@@ -105,6 +119,7 @@ static void start(struct ct_engine *engine, struct ct_engine_move *move,
         move->body.bytes = move->bytes;
         ct_engine_post(engine, &move->body);
     }
+    return 0;
 }
 
 /* Compare a received header with the expected one, and copy the data that came with it. */
@@ -151,13 +166,14 @@ static struct ct_call_header header_of(const struct ct_engine *engine, const str
         .scale = task->call.scale};
 }
 
-static void start_step(struct ct_engine *engine, const struct ct_task *task)
+static int start_step(struct ct_engine *engine, const struct ct_task *task, struct ct_error *err)
 {
     struct ct_pipelined_move what;
-    int step = 0;
+    int step = 0, code = 0;
 
     engine->move_count = 0;
-    while (ct_pipelined_next_move(&engine->pipelined, &task->call, task->at, &step, &what)) {
+    while (code == 0 &&
+           ct_pipelined_next_move(&engine->pipelined, &task->call, task->at, &step, &what)) {
         struct ct_engine_move *move = &engine->moves[engine->move_count++];
         uint64_t *header_call =
             &engine->header_call[(what.out ? 0 : engine->pipelined.size) + what.peer];
@@ -169,8 +185,9 @@ static void start_step(struct ct_engine *engine, const struct ct_task *task)
                                         .data = what.data,
                                         .bytes = what.bytes};
         *header_call = engine->call;
-        start(engine, move, CT_CHANNEL_COLLECTIVE, &header);
+        code = start(engine, move, CT_CHANNEL_COLLECTIVE, &header, err);
     }
+    return code;
 }
 
 /* 1 when all moves of the step are done. */
@@ -198,24 +215,27 @@ static int advance_step(struct ct_engine *engine, struct ct_task *task, struct c
 
 static int collective(struct ct_engine *engine, struct ct_task *task, struct ct_error *err)
 {
+    int code = 0;
+
     if (task->stage == 0) {
         ct_pipelined_begin(&engine->pipelined, &task->call);
         task->algorithm = engine->pipelined.schedule.algorithm;
         engine->call++;
         task->stage = 1;
-        start_step(engine, task);
+        code = start_step(engine, task, err);
         engine->transport->progress(engine->context);
     }
-    for (;;) {
-        int code = advance_step(engine, task, err);
-
+    while (code == 0) {
+        code = advance_step(engine, task, err);
         if (code != 1)
             return code;
         ct_pipelined_compute(&engine->pipelined, &task->call, task->at);
         if (++task->at == ct_pipelined_step_count(&engine->pipelined))
             break;
-        start_step(engine, task);
+        code = start_step(engine, task, err);
     }
+    if (code < 0)
+        return code;
     engine->move_count = 0;
     return 1;
 }
@@ -237,7 +257,9 @@ static int transfer(struct ct_engine *engine, struct ct_task *task, struct ct_er
                                         .has_header = true,
                                         .data = out ? (char *)(uintptr_t)call->send : call->recv,
                                         .bytes = ct_call_bytes(call)};
-        start(engine, move, CT_CHANNEL_TRANSFER, &header);
+        int code = start(engine, move, CT_CHANNEL_TRANSFER, &header, err);
+        if (code != 0)
+            return code;
         engine->transport->progress(engine->context);
     }
     return advance(engine, task, move, &header, err);
@@ -252,7 +274,9 @@ int ct_engine_progress(struct ct_engine *engine, struct ct_task *task, struct ct
                                                 : collective(engine, task, err);
     if (code == 0)
         code = ct_engine_poll_control(engine, err);
-    return code == 0 ? ct_engine_check_departed(engine, task, err) : code;
+    if (code == 0)
+        code = ct_engine_check_departed(engine, task, err);
+    return code == 0 ? ct_engine_check_unheard(engine, task, err) : code;
 }
 
 int ct_engine_missing(const struct ct_engine *engine, const struct ct_task *task)

@@ -11,6 +11,12 @@
  * number of messages that it has sent and received: its peers wait for earlier ones, even if they
  * arrive after it, and a member that waits for more fails at once.
  *
+ * Over a transport that makes connections, a group of more than tcp_direct_world ranks connects its
+ * neighbours in the ring while it forms, and any other pair when a call first needs it: each end
+ * then sends the other an empty control message. A member that fails or leaves tells those that it
+ * has been in contact with, and sends the store the list of them: whoever waits for a member that
+ * it has not heard from asks there now and then whether that one is gone.
+ *
  * A transport may buffer messages that no receive is posted for; so that a rank that runs ahead
  * cannot fill another's memory, every 16th call waits until its header has been received. */
 #ifndef CT_COLL_MESSAGE_H
@@ -52,6 +58,10 @@ struct ct_peer_message {
 /* How messages move. One thread calls; another may complete messages: it writes their state
  * last. */
 struct ct_message_transport {
+    /* Make the connection with `peer`, before the first message in either direction; does not wait.
+     * 0, or an error with its sentence. NULL: none is needed, and all members are in contact from
+     * the start. */
+    int (*connect)(void *context, int peer, struct ct_error *err);
     /* Start a send or a receive. Never blocks. */
     void (*post)(void *context, struct ct_peer_message *message);
     /* Progress sends and receives. */
@@ -85,6 +95,16 @@ struct ct_engine_departure {
     uint64_t sent[CT_DATA_CHANNELS], received[CT_DATA_CHANNELS];
 };
 
+/* With each member: CONNECTED when this one has connected and sent a control message, HEARD when
+ * one has come. */
+enum ct_engine_contact { CT_CONTACT_CONNECTED = 1, CT_CONTACT_HEARD = 2 };
+
+/* The queries to the store about members that were never heard from. */
+struct ct_engine_queries {
+    uint64_t next_ns, pause_ns;
+    int turn; /* among the moves: which peer is next */
+};
+
 struct ct_engine_move {
     int peer;
     bool out, done;
@@ -110,6 +130,14 @@ struct ct_engine {
     struct ct_peer_message *control;        /* to each peer, and at [rank] from anyone */
     struct ct_engine_counts *counts;        /* [channel][out, in][peer] */
     struct ct_engine_departure *departures; /* by rank */
+    unsigned char *contacts;                /* by rank: enum ct_engine_contact, or'ed */
+    int contact_count;                      /* members with any */
+    int unheard;                            /* those that are CONNECTED, not HEARD */
+    struct ct_engine_queries queries;
+    unsigned char
+        *informed; /* a bit a rank: whom a member told that it leaves; the store's value */
+    char *key;     /* the group's */
+    uint64_t generation;
     bool formed, failed;
     bool notified; /* by another member, that the group has failed */
 };

@@ -5,12 +5,19 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     SLICE_NS = 10000000,
     ASK_NS = 2000000000, /* how often to ask whether a member has given up */
     CONTROL_BYTES = 8 + CT_DATA_CHANNELS * 16,
+    QUERY_LEAST_NS = 100000000, /* between two queries to the store, doubled each time ... */
+    QUERY_MOST_NS = 2000000000, /* ... up to this */
+    QUERY_SHARE = 10,           /* of this pause a query may take */
+    MS = 1000000,
+    KEY_BYTES = 256,
 };
 
 /* ---- control messages ------------------------------------------------------------------------*/
@@ -79,6 +86,17 @@ static int receive_control(struct ct_engine *engine, struct control *ret_control
     return ct_call_header_check(slot, engine->pipelined.rank, ret_control->rank, &header, err);
 }
 
+static void note_heard(struct ct_engine *engine, int rank)
+{
+    unsigned char *contact = &engine->contacts[rank];
+
+    if (*contact & CT_CONTACT_HEARD)
+        return;
+    engine->contact_count += *contact == 0;
+    engine->unheard -= *contact != 0;
+    *contact |= CT_CONTACT_HEARD;
+}
+
 int ct_engine_poll_control(struct ct_engine *engine, struct ct_error *err)
 {
     struct ct_peer_message *message = &engine->control[engine->pipelined.rank];
@@ -94,6 +112,7 @@ int ct_engine_poll_control(struct ct_engine *engine, struct ct_error *err)
             engine->notified = true;
             return code;
         }
+        note_heard(engine, control.rank);
         engine->departures[control.rank] = control.departure;
         control_post(engine, -1, false, 0, false);
     }
@@ -132,11 +151,129 @@ int ct_engine_check_departed(const struct ct_engine *engine, const struct ct_tas
     return code;
 }
 
+/* ---- members that are not in contact ---------------------------------------------------------*/
+
+/* Have the transport connect, where it needs to. */
+static int connect_to(const struct ct_engine *engine, int peer, struct ct_error *err)
+{
+    return engine->transport->connect != NULL
+               ? engine->transport->connect(engine->context, peer, err)
+               : 0;
+}
+
+int ct_engine_connect(struct ct_engine *engine, int peer, struct ct_error *err)
+{
+    unsigned char *contact = &engine->contacts[peer];
+    int code = connect_to(engine, peer, err);
+
+    if (code == CT_EUNAVAILABLE && engine->formed) /* it could be reached, and is gone */
+        code = err->code = CT_ECLOSED;
+    if (code != 0)
+        return code;
+    engine->contact_count += *contact == 0;
+    engine->unheard += *contact == 0;
+    *contact |= CT_CONTACT_CONNECTED;
+    engine->queries = (struct ct_engine_queries){
+        .next_ns = ct_clock_mono_ns(&ct_clock_system) + QUERY_LEAST_NS, .pause_ns = QUERY_LEAST_NS};
+    control_post(engine, peer, true, 0, false);
+    return 0;
+}
+
+static size_t informed_bytes(const struct ct_engine *engine)
+{
+    return ((size_t)engine->pipelined.size + 7) / 8;
+}
+
+static void departure_key(const struct ct_engine *engine, int rank, char key[KEY_BYTES])
+{
+    (void)snprintf(key, KEY_BYTES, "ct/group/%s/%llu/left/%d", engine->key,
+                   (unsigned long long)engine->generation, rank);
+}
+
+/* Messages that have come and were not read yet are of members that know of this one. */
+static void read_last_control(struct ct_engine *engine)
+{
+    struct ct_error unread = {0};
+
+    if (engine->transport->connect == NULL || engine->notified)
+        return;
+    engine->transport->progress(engine->context);
+    (void)ct_engine_poll_control(engine, &unread);
+    engine->notified = false;
+}
+
 void ct_engine_notify(struct ct_engine *engine, int code, bool leaves)
 {
-    for (int i = 0; i < engine->pipelined.size; i++)
-        if (i != engine->pipelined.rank && !engine->departures[i].left)
-            control_post(engine, i, true, code, leaves);
+    const struct ct_kv *kv = &engine->job->kv;
+    struct ct_error unread = {0};
+    char key[KEY_BYTES];
+
+    read_last_control(engine);
+    memset(engine->informed, 0, informed_bytes(engine));
+    for (int i = 0; i < engine->pipelined.size; i++) {
+        if (engine->contacts[i] == 0 || engine->departures[i].left ||
+            (!(engine->contacts[i] & CT_CONTACT_CONNECTED) && connect_to(engine, i, &unread) != 0))
+            continue;
+        control_post(engine, i, true, code, leaves);
+        engine->informed[i / 8] |= (unsigned char)(1 << i % 8);
+    }
+    if (engine->contact_count == engine->pipelined.size - 1 || kv->send == NULL ||
+        ct_job_revoked(engine->job))
+        return;
+    departure_key(engine, engine->pipelined.rank, key);
+    (void)kv->send(kv->context, key, engine->informed, informed_bytes(engine));
+}
+
+static bool is_unheard(const struct ct_engine *engine, const struct ct_engine_move *move)
+{
+    return !move->done && !(engine->contacts[move->peer] & CT_CONTACT_HEARD);
+}
+
+/* A member that the task waits for and that was not heard from, each in turn; -1: none. */
+static int next_unheard(struct ct_engine *engine, const struct ct_task *task)
+{
+    bool out = task->call.kind == CT_CALL_SEND;
+    int count = engine->move_count;
+
+    if (ct_call_is_transfer(&task->call)) {
+        const struct ct_engine_move *move =
+            &engine->transfers[(out ? 0 : engine->pipelined.size) + task->call.peer];
+
+        return is_unheard(engine, move) ? move->peer : -1;
+    }
+    for (int i = 0; i < count; i++) {
+        int at = (engine->queries.turn + i) % count;
+
+        if (is_unheard(engine, &engine->moves[at])) {
+            engine->queries.turn = at;
+            return engine->moves[at].peer;
+        }
+    }
+    return -1;
+}
+
+int ct_engine_check_unheard(struct ct_engine *engine, const struct ct_task *task,
+                            struct ct_error *err)
+{
+    const struct ct_kv *kv = &engine->job->kv;
+    struct ct_engine_queries *queries = &engine->queries;
+    struct ct_kv_value value = {engine->informed, informed_bytes(engine)};
+    int rank = engine->pipelined.rank, peer;
+    char key[KEY_BYTES];
+
+    if (engine->unheard == 0 || kv->poll == NULL ||
+        ct_clock_mono_ns(&ct_clock_system) < queries->next_ns ||
+        (peer = next_unheard(engine, task)) < 0)
+        return 0;
+    departure_key(engine, peer, key);
+    int code = kv->poll(kv->context, key, &value, queries->pause_ns / QUERY_SHARE / MS);
+    queries->pause_ns = CT_MIN(2 * queries->pause_ns, (uint64_t)QUERY_MOST_NS);
+    queries->next_ns = ct_clock_mono_ns(&ct_clock_system) + queries->pause_ns;
+    queries->turn++;
+    if (code != 0 || value.size != informed_bytes(engine) ||
+        (engine->informed[rank / 8] >> rank % 8 & 1) != 0)
+        return 0; /* it is not gone, or its control message is on the way */
+    return ct_error_set(err, CT_ECLOSED, "rank %d has left the group", peer);
 }
 
 /* ---- handshake -------------------------------------------------------------------------------*/
@@ -162,12 +299,11 @@ static int wait_for_members(struct ct_engine *engine, const struct ct_setup *set
     return 0;
 }
 
-static int explain_absence(const struct ct_engine *engine, const bool *met, int code,
-                           struct ct_error *err)
+static int explain_absence(const struct ct_engine *engine, int code, struct ct_error *err)
 {
     int peer = 0;
 
-    while (peer == engine->pipelined.rank || (peer < engine->pipelined.size - 1 && met[peer]))
+    while (peer < engine->pipelined.size - 1 && engine->contacts[peer] != CT_CONTACT_CONNECTED)
         peer++;
     if (code == CT_ETIMEOUT)
         return ct_error_set(err, code, "rank %d has no connection with rank %d in time",
@@ -196,15 +332,14 @@ static int check_control_sends(struct ct_engine *engine, const struct ct_setup *
     return 0;
 }
 
-/* Receive the control message of every member; `met` has room for all. A send may wait for a
+/* Receive the control messages of all that this one has connected with. A send may wait for a
  * connection that only this rank's own progress completes, so it is waited for as well: a rank that
  * returned earlier might do something else for long, without making progress. */
-static int await_all(struct ct_engine *engine, const struct ct_setup *setup, bool *met,
-                     struct ct_error *err)
+static int await_all(struct ct_engine *engine, const struct ct_setup *setup, struct ct_error *err)
 {
     uint64_t asked_ns = ct_clock_mono_ns(&ct_clock_system);
     struct ct_peer_message *listening = &engine->control[engine->pipelined.rank];
-    int left = setup->size - 1, open = left;
+    int open;
 
     for (;;) {
         struct control control;
@@ -213,21 +348,20 @@ static int await_all(struct ct_engine *engine, const struct ct_setup *setup, boo
         int code = check_control_sends(engine, setup, &open, err);
         if (code != 0)
             return code;
-        if (left == 0 && open == 0)
+        if (engine->unheard == 0 && open == 0)
             return 0;
         if (!ct_engine_is_done(engine, listening)) {
             code = wait_for_members(engine, setup, &asked_ns, err);
             if (code != 0)
-                return explain_absence(engine, met, code, err);
+                return explain_absence(engine, code, err);
             continue;
         }
         code = receive_control(engine, &control, err);
         if (code != 0)
             return code;
-        if (met[control.rank])
+        if (engine->contacts[control.rank] & CT_CONTACT_HEARD)
             return ct_error_set(err, CT_EPROTOCOL, "rank %d said its word twice", control.rank);
-        met[control.rank] = true;
-        left--;
+        note_heard(engine, control.rank);
         control_post(engine, -1, false, 0, false);
     }
 }
@@ -235,16 +369,15 @@ static int await_all(struct ct_engine *engine, const struct ct_setup *setup, boo
 int ct_engine_handshake(struct ct_engine *engine, const struct ct_setup *setup,
                         struct ct_error *err)
 {
-    bool *met = calloc((size_t)setup->size, sizeof *met);
+    int code = 0;
 
-    if (met == NULL)
-        return ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", setup->size);
     control_post(engine, -1, false, 0, false);
-    for (int i = 0; i < setup->size; i++)
-        if (i != setup->rank)
-            control_post(engine, i, true, 0, false);
-    int code = await_all(engine, setup, met, err);
-    free(met);
+    for (int i = 0; i < setup->size && code == 0; i++)
+        if (i != setup->rank &&
+            (engine->transport->connect == NULL || ct_setup_begins_with(setup, i)))
+            code = ct_engine_connect(engine, i, err);
+    if (code == 0)
+        code = await_all(engine, setup, err);
     engine->formed = code == 0;
     return code;
 }

@@ -59,8 +59,18 @@ int ct_engine_poll_control(struct ct_engine *engine, struct ct_error *err);
 int ct_engine_check_departed(const struct ct_engine *engine, const struct ct_task *task,
                              struct ct_error *err);
 
-/* Send all members that have not left that this one leaves, or that the group has failed with
- * `code`. No control message of this member is in flight. */
+/* Connect with `peer`, which no message went to or came from, and send it a control message. 0, or
+ * an error with its sentence. */
+int ct_engine_connect(struct ct_engine *engine, int peer, struct ct_error *err);
+
+/* Check, now and then, whether a member that `task` waits for and that was never heard from is
+ * gone: it could tell only those that it knew. 0, or CT_ECLOSED naming it. */
+int ct_engine_check_unheard(struct ct_engine *engine, const struct ct_task *task,
+                            struct ct_error *err);
+
+/* Send all members in contact that have not left that this one leaves, or that the group has failed
+ * with `code`; the store gets the list of them if it is not all. No control message of this member
+ * is in flight. */
 void ct_engine_notify(struct ct_engine *engine, int code, bool leaves);
 
 #endif

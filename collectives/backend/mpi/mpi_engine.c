@@ -308,7 +308,11 @@ static int store_wait(void *context, const char *key, struct ct_kv_value *value,
 
 struct ct_kv ct_mpi_kv(struct ct_mpi *mpi)
 {
-    return (struct ct_kv){.set = store_set, .wait = store_wait, .context = mpi};
+    return (struct ct_kv){.set = store_set,
+                          .wait = store_wait,
+                          .context = mpi,
+                          .send = store_set, /* neither waits for the others */
+                          .poll = store_wait};
 }
 
 int ct_mpi_group_number(struct ct_mpi *mpi, uint32_t *ret_number, struct ct_error *err)

@@ -296,16 +296,6 @@ int ct_mesh_need(struct ct_mesh *mesh, int connection, int peer, struct ct_error
 
 /* ---- what a group begins with ----------------------------------------------------------------*/
 
-/* Each with each in a small group, which needs no more afterwards; else the neighbours in the ring:
- * every member has then been reached, and has reached another one. */
-static bool begins_with(const struct ct_mesh *mesh, const struct ct_setup *setup, int peer)
-{
-    int ahead = (peer - mesh->rank + mesh->size) % mesh->size;
-
-    return (size_t)mesh->size <= setup->tuning.tcp_direct_world || ahead == 1 ||
-           ahead == mesh->size - 1;
-}
-
 /* One of two dials: the one that is behind the other, going round the shorter way. */
 static bool dials(const struct ct_mesh *mesh, int peer)
 {
@@ -319,7 +309,7 @@ static int find_missing(const struct ct_mesh *mesh, const struct ct_setup *setup
 {
     for (int i = 0; mesh->open < mesh->all && i < mesh->connections * mesh->size; i++)
         if (i % mesh->size != mesh->rank && mesh->fds[i] < 0 &&
-            begins_with(mesh, setup, i % mesh->size))
+            ct_setup_begins_with(setup, i % mesh->size))
             return i;
     return -1;
 }
@@ -346,7 +336,7 @@ static int dial_first(struct ct_mesh *mesh, const struct ct_setup *setup, struct
     for (int i = 0; i < mesh->connections * mesh->size && code == 0; i++) {
         int peer = i % mesh->size;
 
-        if (peer != mesh->rank && begins_with(mesh, setup, peer) && dials(mesh, peer))
+        if (peer != mesh->rank && ct_setup_begins_with(setup, peer) && dials(mesh, peer))
             code = ct_mesh_need(mesh, i / mesh->size, peer, err);
     }
     return code;

@@ -1,6 +1,6 @@
 /* Backend ucx: the engine of message.h over UCX's tagged messages, for fabrics that UCX knows
  * (InfiniBand, RoCE; TCP and shared memory for tests). Members' worker addresses travel through the
- * store.
+ * store; endpoints are made when a call first needs them (ucx_worker.h).
  *
  * Asked for by name it takes whatever devices UCX finds; "auto" comes to it only where all members
  * have an RDMA device. A peer's death is told by its endpoint, at once where the connection breaks,
@@ -8,10 +8,12 @@
  * number that member 0 draws, so it needs a fabric that is trusted. */
 #include "backend/ucx/ucx_worker.h"
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/number/hash.h"
 #include "job/job_resource.h"
 
 #include <dirent.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +21,13 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-enum { SPINS = 200, HEAD_BYTES = 16, ADDRESS_MAX = 16384 };
+enum {
+    SPINS = 200,
+    HEAD_BYTES = 16,
+    ADDRESS_MAX = 16384,
+    ADDRESS_MS = 10000, /* for a long address to come from the store */
+    TEND_NS = 1000000,  /* how often to answer members that connect, beside another group's call */
+};
 
 /* What a member tells the others. An address that does not fit is under a key of its own. */
 struct address {
@@ -33,6 +41,9 @@ _Static_assert(sizeof(struct address) <= CT_BLOB_BYTES, "fits the blob");
 struct group {
     struct ct_engine engine;
     struct ct_ucx_port port;
+    unsigned char *addresses; /* of all members, one behind the other; long ones are not here */
+    uint32_t *address_at;     /* where each begins, and the end of the last */
+    uint64_t tended_ns;
 };
 
 /* Its data goes in clear: not for a group that asked for encryption. */
@@ -90,9 +101,9 @@ bool ct_ucx_has_fabric(struct ct_job *job)
     return has_rdma_device() && worker_of(job, &ucx, &unread) == 0;
 }
 
-static void address_key(char *key, size_t room, const struct ct_setup *setup, int member)
+static void address_key(char *key, size_t room, const char *group, int member)
 {
-    (void)snprintf(key, room, "ct/group/%s/ucx/address/%d", setup->key, member);
+    (void)snprintf(key, room, "ct/group/%s/ucx/address/%d", group, member);
 }
 
 static int write_address(const struct ct_setup *setup, const struct group *group,
@@ -116,7 +127,7 @@ static int write_address(const struct ct_setup *setup, const struct group *group
         const struct ct_kv *kv = &setup->job->kv;
         char key[256];
 
-        address_key(key, sizeof key, setup, setup->rank);
+        address_key(key, sizeof key, setup->key, setup->rank);
         int code = kv->set(kv->context, key, own, bytes);
         if (code != 0)
             return ct_error_set(err, code, "UCX's address cannot be stored: %s", ct_strerror(code));
@@ -150,30 +161,52 @@ static int prepare(const struct ct_setup *setup, struct ct_blob *ret_blob, void 
     return write_address(setup, group, ret_blob, err);
 }
 
-/* The endpoint to one member. */
-static int reach(struct group *group, const struct ct_setup *setup, const struct address *address,
-                 int member, struct ct_error *err)
+/* Keep the addresses of all that came with the blobs. */
+static bool keep_addresses(struct group *group, const struct ct_blob *blobs)
 {
-    const struct ct_kv *kv = &setup->job->kv;
-    unsigned char far[ADDRESS_MAX];
-    struct ct_kv_value value = {far, sizeof far};
-    const void *data = address->data;
-    char key[256];
-    int code;
+    size_t size = (size_t)group->port.size, used = 0;
+    struct address address;
 
-    if (address->bytes > sizeof address->data) {
-        address_key(key, sizeof key, setup, member);
-        code = kv->wait(kv->context, key, &value, 10000);
-        if (code == 0 && value.size != address->bytes)
-            code = CT_EPROTOCOL;
-        if (code != 0)
-            return ct_error_set(err, code, "rank %d's UCX address did not come: %s", member,
-                                ct_strerror(code));
-        data = far;
+    group->address_at = calloc(size + 1, sizeof *group->address_at);
+    for (size_t i = 0; i < size && group->address_at != NULL; i++) {
+        memcpy(&address, blobs[i].data, sizeof address);
+        used += address.bytes <= sizeof address.data ? address.bytes : 0;
+        group->address_at[i + 1] = (uint32_t)used;
     }
-    code = ct_ucx_peer_get(group->port.ucx, data, address->bytes, &group->port.peers[member], err);
+    group->addresses = malloc(used + 1);
+    if (group->address_at == NULL || group->addresses == NULL)
+        return false;
+    for (size_t i = 0; i < size; i++) {
+        memcpy(&address, blobs[i].data, sizeof address);
+        memcpy(group->addresses + group->address_at[i], address.data,
+               group->address_at[i + 1] - group->address_at[i]);
+    }
+    return true;
+}
+
+/* The endpoint to one member, whose address has been set before the group formed. */
+static int make_endpoint(struct ct_ucx_port *port, int peer, struct ct_error *err)
+{
+    struct group *group = (struct group *)((char *)port - offsetof(struct group, port));
+    const struct ct_kv *kv = &group->engine.job->kv;
+    const unsigned char *address = group->addresses + group->address_at[peer];
+    unsigned char far[ADDRESS_MAX];
+    struct ct_kv_value value = {far, group->address_at[peer + 1] - group->address_at[peer]};
+    char key[256];
+    int code = 0;
+
+    if (value.size == 0) {
+        value.size = sizeof far;
+        address = far;
+        address_key(key, sizeof key, group->engine.key, peer);
+        code = kv->poll != NULL ? kv->poll(kv->context, key, &value, ADDRESS_MS) : CT_EUNSUPPORTED;
+        if (code != 0)
+            return ct_error_set(err, code, "rank %d's UCX address did not come: %s", peer,
+                                ct_strerror(code));
+    }
+    code = ct_ucx_peer_get(port->ucx, address, value.size, &port->peers[peer], err);
     if (code != 0)
-        ct_error_prefix(err, "rank %d to rank %d", setup->rank, member);
+        ct_error_prefix(err, "rank %d to rank %d", port->rank, peer);
     return code;
 }
 
@@ -182,17 +215,14 @@ static int connect_group(void *state, const struct ct_setup *setup, const struct
 {
     struct group *group = state;
     struct address address;
-    int code = 0;
 
     memcpy(&address, blobs[0].data, sizeof address);
     uint64_t number = ct_hash64(setup->key, strlen(setup->key), address.secret);
     group->port.group = number & ((UINT64_C(1) << CT_UCX_GROUP_BITS) - 1);
-    for (int i = 0; i < setup->size && code == 0; i++) {
-        memcpy(&address, blobs[i].data, sizeof address);
-        if (i != setup->rank)
-            code = reach(group, setup, &address, i, err);
-    }
-    return code == 0 ? ct_engine_handshake(&group->engine, setup, err) : code;
+    group->port.make_endpoint = make_endpoint;
+    if (!keep_addresses(group, blobs))
+        return ct_error_set(err, CT_ENOMEM, "no memory for the addresses of %d ranks", setup->size);
+    return ct_engine_handshake(&group->engine, setup, err);
 }
 
 static void finish_setup(void *state)
@@ -212,6 +242,8 @@ static void close_group(void *state)
     if (group->port.wakeup >= 0)
         (void)close(group->port.wakeup);
     free(group->port.peers);
+    free(group->addresses);
+    free(group->address_at);
     free(group);
 }
 
@@ -220,6 +252,22 @@ static void close_group(void *state)
 static int progress(void *state, struct ct_task *task, struct ct_error *err)
 {
     return ct_engine_progress(&((struct group *)state)->engine, task, err);
+}
+
+/* A member that connects needs this one's progress, whatever this one waits for. */
+static int tend(void *state, struct ct_error *err)
+{
+    struct group *group = state;
+
+    (void)err;
+    if (group->engine.contact_count == group->port.size - 1)
+        return 0;
+    uint64_t now_ns = ct_clock_mono_ns(&ct_clock_system);
+    if (now_ns - group->tended_ns < TEND_NS)
+        return 0;
+    group->tended_ns = now_ns;
+    ct_ucx_transport.progress(&group->port);
+    return 0;
 }
 
 static int spins(const void *state)
@@ -262,6 +310,7 @@ const struct ct_backend ct_backend_ucx = {
     .connect = connect_group,
     .finish_setup = finish_setup,
     .progress = progress,
+    .tend = tend,
     .spins = spins,
     .arm = arm,
     .park = park,

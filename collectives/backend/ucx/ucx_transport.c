@@ -157,6 +157,13 @@ static ucs_status_ptr_t receive_message(const struct ct_ucx_port *port,
     return request;
 }
 
+static int connect_peer(void *context, int peer, struct ct_error *err)
+{
+    struct ct_ucx_port *port = context;
+
+    return port->peers[peer] != NULL ? 0 : port->make_endpoint(port, peer, err);
+}
+
 static void post(void *context, struct ct_peer_message *message)
 {
     struct ct_ucx_port *port = context;
@@ -308,6 +315,7 @@ static void wait(void *context, uint64_t timeout_ns)
 }
 
 const struct ct_message_transport ct_ucx_transport = {
+    .connect = connect_peer,
     .post = post,
     .progress = progress,
     .is_done = is_done,

@@ -5,6 +5,9 @@
  * libucp is loaded at run time. Where this was built without UCX's headers (ucx_none.c in the place
  * of ucx_worker.c), opening fails with a sentence.
  *
+ * A group's port gets an endpoint to another member when a message between the two is first posted,
+ * in either direction: a receiver's endpoint is what tells it of the sender's death.
+ *
  * Several groups may work in several threads: a lock orders them; the thread that progresses the
  * worker completes the messages of all, and wakes the sleepers. */
 #ifndef CT_COLL_UCX_WORKER_H
@@ -20,8 +23,10 @@ struct ct_ucx_port {
     struct ct_ucx *ucx;
     uint64_t group; /* in the high bits of its tags */
     int rank, size;
-    struct ct_ucx_peer **peers; /* by rank; NULL: this rank itself, or not yet known */
-    int wakeup;                 /* an eventfd */
+    struct ct_ucx_peer **peers; /* by rank; NULL: this rank itself, or not needed so far */
+    /* Fill in `peers[peer]`. 0, or an error with its sentence. */
+    int (*make_endpoint)(struct ct_ucx_port *port, int peer, struct ct_error *err);
+    int wakeup; /* an eventfd */
     _Atomic bool asleep;
 };
 

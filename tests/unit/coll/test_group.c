@@ -281,7 +281,8 @@ static int fail_to_dial(struct ct_job *job, void *context)
     moved.assignment.nnodes = 2;
     moved.world = NULL;
     if (ct_job_assignment(job)->rank == 1)
-        moved.kv = (struct ct_kv){set_as_ever, read_without_rank_0, &real};
+        moved.kv =
+            (struct ct_kv){.set = set_as_ever, .wait = read_without_rank_0, .context = &real};
     if (ct_group_new(&moved, NULL, &group, &err) != CT_EUNAVAILABLE)
         return __LINE__;
     return strstr(err.text, "rank 1 cannot connect to rank 0") != NULL ? 0 : __LINE__;

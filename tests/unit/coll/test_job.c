@@ -131,6 +131,8 @@ static void serve(struct agent *agent, const struct ct_message *message)
         answer(agent, message->store_set.request, 0, false);
         return;
     case CT_MSG_STORE_WAIT:
+        if (strcmp(message->store_wait.key, "away") == 0)
+            return;
         if (strcmp(message->store_wait.key, "never") == 0) {
             ct_control_page_revoke(agent->page, GENERATION);
             return;
@@ -305,6 +307,25 @@ Test(job, the_store_is_the_agents)
     cr_assert_str_eq(room, "hello");
     cr_assert_eq(job->kv.wait(job->kv.context, "k", &tight, 1000), CT_ELIMIT);
     cr_assert_eq(job->kv.wait(job->kv.context, "late", &value, 1), CT_ETIMEOUT);
+    ct_job_close(job);
+    agent_deinit(&agent);
+}
+
+/* What a group at work does: it must not wait for a daemon that is away. */
+Test(job, a_group_at_work_sends_to_the_store_and_asks_with_patience)
+{
+    struct agent agent;
+    struct ct_job *job;
+    char room[KEY] = "";
+    struct ct_kv_value value = {room, sizeof room};
+
+    agent_init(&agent);
+    cr_assert_eq(open_job(&agent, &job, NULL), 0);
+    cr_assert_eq(job->kv.send(job->kv.context, "k", "bye", 4), 0);
+    cr_assert_eq(job->kv.poll(job->kv.context, "away", &value, 10), CT_ETIMEOUT);
+    cr_assert_eq(job->kv.poll(job->kv.context, "k", &value, 20000), 0);
+    cr_assert_str_eq(room, "bye");
+    cr_assert_eq(job->kv.poll(job->kv.context, "late", &value, 20000), CT_ETIMEOUT);
     ct_job_close(job);
     agent_deinit(&agent);
 }

@@ -1,4 +1,5 @@
-/* Connections of backend tcp that are made when a call first needs them. */
+/* Connections of backends tcp and ucx that are made when a call first needs them. */
+#include "backend/message/message.h"
 #include "backend/tcp/tcp.h"
 #include "backend/tcp/tcp_mesh.h"
 #include "base/assert.h"
@@ -15,19 +16,40 @@ enum { WORLD = 12, LANES = 2, FAR = 5 /* no neighbour of rank 0 */ };
 
 static const struct ct_tuning on_demand = {.tcp_direct_world = 1};
 
-/* The peers that rank is connected with, in any of its lanes. */
+/* Run `body` on each of these backends that is here; ucx, where a run takes seconds, once. */
+static void run_on_each(int (*body)(struct ct_group *group, struct rig *rig), int times,
+                        void *shared)
+{
+    for (int i = RIG_SHARED; i < rig_backend_count(); i++)
+        for (int k = 0; k < (strcmp(rig_backends[i], "tcp") == 0 ? times : 1); k++) {
+            struct rig rig = {
+                .backend = rig_backends[i], .world = WORLD, .tuning = on_demand, .shared = shared};
+
+            cr_assert_eq(rig_run(&rig, body), 0, "%s", rig_backends[i]);
+        }
+}
+
+/* Is this rank connected with `peer`? On ucx, whose state begins with its engine: has it an
+ * endpoint? */
+static bool is_connected(const struct ct_group *group, int peer)
+{
+    const struct ct_engine *engine = group->state;
+    const struct ct_tcp *tcp = group->state;
+    bool open = false;
+
+    if (strcmp(ct_group_backend(group), "ucx") == 0)
+        return engine->contacts[peer] & CT_CONTACT_CONNECTED;
+    for (int lane = 0; lane < tcp->connections; lane++)
+        open |= tcp->fds[lane * tcp->size + peer] >= 0;
+    return open;
+}
+
 static int count_peers(const struct ct_group *group)
 {
-    const struct ct_tcp *tcp = group->state;
     int peers = 0;
 
-    for (int peer = 0; peer < tcp->size; peer++) {
-        bool open = false;
-
-        for (int lane = 0; lane < tcp->connections; lane++)
-            open |= tcp->fds[lane * tcp->size + peer] >= 0;
-        peers += open;
-    }
+    for (int peer = 0; peer < ct_group_size(group); peer++)
+        peers += is_connected(group, peer);
     return peers;
 }
 
@@ -44,15 +66,12 @@ static int look_at_barrier(struct ct_group *group, struct rig *rig)
 
 Test(demand, a_group_begins_with_its_neighbours_and_a_barrier_needs_a_few_more)
 {
-    struct rig rig = {.backend = "tcp", .world = WORLD, .tuning = on_demand};
-
-    cr_assert_eq(rig_run(&rig, look_at_barrier), 0);
+    run_on_each(look_at_barrier, 1, NULL);
 }
 
 /* Each sends to each: both ends of every pair dial at the same time. */
 static int send_to_all(struct ct_group *group, struct rig *rig)
 {
-    const struct ct_tcp *tcp = group->state;
     int32_t out[WORLD], in[WORLD];
     struct ct_transfer list[2 * WORLD];
     int rank = ct_group_rank(group);
@@ -66,18 +85,14 @@ static int send_to_all(struct ct_group *group, struct rig *rig)
     if (ct_exchange(group, list, 2 * WORLD, NULL) != 0)
         return __LINE__;
     for (int i = 0; i < WORLD; i++)
-        if (in[i] != 100 * i + rank ||
-            (i != rank && tcp->fds[CT_MESH_TRANSFER * tcp->size + i] < 0))
+        if (in[i] != 100 * i + rank || (i != rank && !is_connected(group, i)))
             return __LINE__;
     return 0;
 }
 
 Test(demand, both_ends_that_dial_at_once_agree_on_one_connection)
 {
-    struct rig rig = {.backend = "tcp", .world = WORLD, .tuning = on_demand};
-
-    for (int i = 0; i < 5; i++)
-        cr_assert_eq(rig_run(&rig, send_to_all), 0);
+    run_on_each(send_to_all, 5, NULL);
 }
 
 /* The message waits for its receiver in the kernel, although that one is in another call. */
@@ -99,10 +114,9 @@ static int send_to_one_who_waits(struct ct_group *group, struct rig *rig)
 
 Test(demand, a_member_that_waits_for_another_call_answers_who_dials)
 {
-    struct rig flat = {.backend = "tcp", .world = WORLD, .tuning = on_demand};
     struct rig levels = {.backend = "hier", .world = WORLD, .nodes = 4, .tuning = on_demand};
 
-    cr_assert_eq(rig_run(&flat, send_to_one_who_waits), 0);
+    run_on_each(send_to_one_who_waits, 1, NULL);
     cr_assert_eq(rig_run(&levels, send_to_one_who_waits), 0);
 }
 
@@ -138,16 +152,56 @@ static int dial_one_who_left(struct ct_group *group, struct rig *rig)
     return 0;
 }
 
-Test(demand, who_dials_a_member_that_has_left_is_told_at_once)
+static void expect_told_at_once(const char *backend, const char *sentence)
 {
     struct scene scene = {0};
-    struct rig rig = {.backend = "tcp", .world = WORLD, .tuning = on_demand, .shared = &scene};
+    struct rig rig = {.backend = backend, .world = WORLD, .tuning = on_demand, .shared = &scene};
 
     (void)pthread_barrier_init(&scene.gone, NULL, WORLD);
     (void)pthread_barrier_init(&scene.told, NULL, WORLD);
     cr_assert_eq(rig_run(&rig, dial_one_who_left), 0);
     cr_assert_eq(scene.code, CT_ECLOSED, "%s", scene.failure.text);
-    cr_assert_not_null(strstr(scene.failure.text, "rank 5 has closed its connection"), "%s",
-                       scene.failure.text);
+    cr_assert_not_null(strstr(scene.failure.text, sentence), "%s", scene.failure.text);
     cr_assert_lt(scene.elapsed_ms, 1000);
+}
+
+Test(demand, who_dials_a_member_that_has_left_is_told_at_once)
+{
+    expect_told_at_once("tcp", "rank 5 has closed its connection");
+    if (rig_backend_count() == RIG_BACKENDS)
+        expect_told_at_once("ucx", "rank 5 has left the group");
+}
+
+/* ---- all kinds of calls ----------------------------------------------------------------------*/
+
+/* The bits are those of the backend whose ranks share memory. */
+static int compare_bits(struct ct_group *group, struct rig *rig)
+{
+    enum { COUNT = 3000 };
+    static const enum ct_reduce_mode modes[] = {CT_MODE_REPRODUCIBLE, CT_MODE_INVARIANT};
+    float *expected = rig->shared, data[COUNT];
+    bool first = strcmp(rig->backend, "thread") == 0;
+
+    for (size_t m = 0; m < CT_COUNT(modes); m++) {
+        struct ct_options options = {.mode = modes[m]};
+
+        for (int i = 0; i < COUNT; i++)
+            data[i] = 1.0f / (float)(1 + i + 17 * ct_group_rank(group));
+        if (ct_all_reduce(group, ct_inplace(data, COUNT, CT_F32), CT_REDUCE_SUM, &options) != 0)
+            return __LINE__;
+        if (first && ct_group_rank(group) == 0)
+            memcpy(expected + m * COUNT, data, sizeof data);
+        if (ct_barrier(group, NULL) != 0 || memcmp(expected + m * COUNT, data, sizeof data) != 0)
+            return __LINE__;
+    }
+    return 0;
+}
+
+Test(demand, the_bits_are_those_of_ranks_that_share_memory)
+{
+    static float expected[2 * 3000];
+    struct rig shared = {.backend = "thread", .world = WORLD, .shared = expected};
+
+    cr_assert_eq(rig_run(&shared, compare_bits), 0);
+    run_on_each(compare_bits, 1, expected);
 }
