@@ -112,7 +112,7 @@ struct ct_backend {
     bool (*collect)(void *state, const struct ct_small_message *message);
 
     /* NULL, or answer members that connect with this one, although no call of this group is under
-     * way: for a backend that is made of groups. 0, or an error. */
+     * way: for a backend that is made of groups. `progress` does so, too. 0, or an error. */
     int (*tend)(void *state, struct ct_error *err);
 
     /* How often to poll before a waiter yields its core to others. */

@@ -251,15 +251,25 @@ static int tend(const struct ct_group *group, struct ct_error *err)
     return group->backend->tend != NULL ? group->backend->tend(group->state, err) : 0;
 }
 
-/* A member that sends this one something may have to connect first, whatever this one waits for. */
+/* A member that sends this one something may have to connect first, whatever this one waits for.
+ * The group that this call makes progress on does so itself; `group`: as of `carrier`. */
+static int tend_others(const struct ct_hier *hier, const struct ct_group *group,
+                       struct ct_error *err)
+{
+    const struct ct_hier_level *across = &hier->levels[CT_LEVEL_ACROSS];
+    int code = group == hier->flat ? 0 : tend(hier->flat, err);
+
+    if (code != 0 || (group == NULL && across->busy))
+        return code;
+    return tend(across->group, err);
+}
+
 static int progress(void *state, struct ct_task *task, struct ct_error *err)
 {
     struct ct_hier *hier = state;
     struct ct_group *group = carrier(hier, &task->call);
-    int code = tend(hier->flat, err);
+    int code = tend_others(hier, group, err);
 
-    if (code == 0)
-        code = tend(hier->levels[CT_LEVEL_ACROSS].group, err);
     if (code != 0)
         return code;
     if (group == NULL)

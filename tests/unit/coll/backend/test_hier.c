@@ -172,6 +172,64 @@ Test(hier, halves_are_added_on_the_levels_and_rounded_once)
     cr_assert_eq(rig_run(&rig, add_halves), 0);
 }
 
+/* ---- who answers members that connect --------------------------------------------------------*/
+
+static _Thread_local int flat_tends, across_tends;
+
+static int count_flat(void *state, struct ct_error *err)
+{
+    flat_tends++;
+    return ct_backend_tcp.tend(state, err);
+}
+
+static int count_across(void *state, struct ct_error *err)
+{
+    across_tends++;
+    return ct_backend_tcp.tend(state, err);
+}
+
+static int check_tends(struct ct_group *group)
+{
+    int32_t part = 1, all[WORLD];
+
+    flat_tends = across_tends = 0;
+    if (ct_gather(group, ct_from_to(&part, all, 1, CT_I32), 0, NULL) != 0)
+        return __LINE__;
+    if (flat_tends != 0 || across_tends == 0)
+        return __LINE__;
+    across_tends = 0;
+    if (ct_barrier(group, NULL) != 0)
+        return __LINE__;
+    return flat_tends > 0 ? 0 : __LINE__;
+}
+
+/* With the groups across nodes on backends that count. */
+static int count_tends(struct ct_group *group, struct rig *rig)
+{
+    struct ct_backend flat = ct_backend_tcp, across = ct_backend_tcp;
+    struct ct_hier *hier = group->state;
+    struct ct_group *levels = hier->levels[CT_LEVEL_ACROSS].group;
+
+    (void)rig;
+    flat.tend = count_flat;
+    across.tend = count_across;
+    hier->flat->backend = &flat;
+    levels->backend = &across;
+    int line = check_tends(group);
+    hier->flat->backend = levels->backend = &ct_backend_tcp;
+    return line;
+}
+
+Test(hier, only_groups_that_make_no_progress_are_tended_beside_a_call)
+{
+    struct scene scene;
+    struct rig rig = rig_of(&scene, 0);
+
+    cr_assert_eq(rig_run(&rig, count_tends), 0);
+}
+
+/* ---- several calls ---------------------------------------------------------------------------*/
+
 /* Two groups of the same ranks, each with calls under way, finished in turns. */
 static int both(struct ct_job *job, void *context)
 {

@@ -208,22 +208,14 @@ static bool is_active(const struct symbol_rank *rank, const struct ct_step *step
     return behind >= 0 && behind % spacing == 0 && *ret_chunk < SYMBOLS_CHUNKS;
 }
 
-static void send_all(struct symbol_world *world, int r)
+static void send_block(struct symbol_world *world, int r, const struct ct_step *step, int chunk)
 {
     struct symbol_rank *rank = &world->ranks[r];
-    int chunk;
 
-    for (int i = 0; i < rank->schedule.steps; i++) {
-        const struct ct_step *step = &rank->schedule.step[i];
-
-        if (step->kind != CT_STEP_SEND || !is_active(rank, step, &chunk))
-            continue;
-        cr_assert_neq(step->peer, r);
-        push(&world->queues[r * world->size + step->peer], *place(world, rank, chunk, step->a),
-             step->block);
-        rank->sent_blocks++;
-    }
-    rank->sent = true;
+    cr_assert_neq(step->peer, r);
+    push(&world->queues[r * world->size + step->peer], *place(world, rank, chunk, step->a),
+         step->block);
+    rank->sent_blocks++;
 }
 
 /* All of a step at once, as they may arrive in any order. */
@@ -252,22 +244,32 @@ static bool transposes(const struct symbol_rank *rank)
     return rank->schedule.algorithm == CT_ALGO_EXCHANGE || rank->schedule.algorithm == CT_ALGO_SWAP;
 }
 
-static void receive_all(struct symbol_world *world, int r)
+static void receive_block(struct symbol_world *world, int r, const struct ct_step *step, int chunk)
 {
     struct symbol_rank *rank = &world->ranks[r];
+    struct symbol_queue *queue = &world->queues[step->peer * world->size + r];
+
+    /* an exchange names a block by whom it goes to, and by whom it comes from */
+    int block = transposes(rank) ? r : step->block;
+    cr_assert_eq(queue->blocks[queue->head], block, "blocks in order");
+    *place(world, rank, chunk, step->a) = queue->values[queue->head++];
+}
+
+/* All sends, or all receives, of the step that the rank is at. */
+static void move_all(struct symbol_world *world, int r, enum ct_step_kind kind)
+{
+    const struct symbol_rank *rank = &world->ranks[r];
     int chunk;
 
     for (int i = 0; i < rank->schedule.steps; i++) {
         const struct ct_step *step = &rank->schedule.step[i];
 
-        if (step->kind != CT_STEP_RECV || !is_active(rank, step, &chunk))
+        if (step->kind != kind || !is_active(rank, step, &chunk))
             continue;
-        struct symbol_queue *queue = &world->queues[step->peer * world->size + r];
-
-        /* an exchange names a block by whom it goes to, and by whom it comes from */
-        int block = transposes(rank) ? r : step->block;
-        cr_assert_eq(queue->blocks[queue->head], block, "blocks in order");
-        *place(world, rank, chunk, step->a) = queue->values[queue->head++];
+        if (kind == CT_STEP_SEND)
+            send_block(world, r, step, chunk);
+        else
+            receive_block(world, r, step, chunk);
     }
 }
 
@@ -330,13 +332,14 @@ static bool advance(struct symbol_world *world, int r, symbol *before)
     if (rank->step == step_count(rank))
         return false;
     if (!rank->sent) {
-        send_all(world, r);
+        move_all(world, r, CT_STEP_SEND);
+        rank->sent = true;
         return true;
     }
     if (!can_receive(world, r))
         return false;
     check_sources(world, r, before, true);
-    receive_all(world, r);
+    move_all(world, r, CT_STEP_RECV);
     check_sources(world, r, before, false);
     compute_all(world, r);
     rank->sent = false;
