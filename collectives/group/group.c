@@ -5,6 +5,7 @@
 #include "algorithm/tuning.h"
 #include "group/member_exchange.h"
 #include "group/recorder.h"
+#include "reduce/reduce.h"
 
 #include "base/assert.h"
 #include "base/clock.h"
@@ -15,6 +16,8 @@
 #include <string.h>
 
 enum { TIMEOUT_MS = 600000, GROUP_MAX = CT_SIGNATURE_PEERS, NAME_MAX_BYTES = 64, KEY_BYTES = 256 };
+
+_Static_assert((int)GROUP_MAX <= (int)CT_REDUCE_SOURCES_MAX, "an element of each can be added up");
 
 static const struct ct_backend *const backends[] = {
     &ct_backend_self, &ct_backend_thread, &ct_backend_mpi,  &ct_backend_shm,   &ct_backend_hier,

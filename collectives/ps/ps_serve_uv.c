@@ -201,12 +201,11 @@ static double add_up(const struct ct_ps_server *server, size_t member)
 {
     const struct ct_reduction how = {
         .dtype = CT_F64, .reduce = CT_REDUCE_SUM, .order = server->round->order};
-    const void *sources[CT_REDUCE_SOURCES_MAX];
     double sum = 0;
 
     for (int i = 0; i < server->round->workers; i++)
-        sources[i] = (const char *)&server->registrations[i].commit + member;
-    ct_reduce_buffers(&how, &sum, sources, server->round->workers, 1);
+        server->sources[i] = (const char *)&server->registrations[i].commit + member;
+    ct_reduce_buffers(&how, &sum, server->sources, server->round->workers, 1);
     return sum;
 }
 
@@ -216,12 +215,12 @@ static void add_gradients(struct ct_ps_server *server)
     enum ct_dtype dtype = ct_ps_update_dtype(server->update);
     const struct ct_reduction how = {
         .dtype = dtype, .reduce = CT_REDUCE_SUM, .order = server->round->order};
-    const void *sources[CT_REDUCE_SOURCES_MAX];
     size_t count = ct_ps_update_part(server->update).bytes / ct_dtype_size(dtype);
 
     for (int i = 0; i < server->round->workers; i++)
-        sources[i] = server->registrations[i].slot;
-    ct_reduce_buffers(&how, server->registrations[0].slot, sources, server->round->workers, count);
+        server->sources[i] = server->registrations[i].slot;
+    ct_reduce_buffers(&how, server->registrations[0].slot, server->sources, server->round->workers,
+                      count);
 }
 
 /* The squared norm of the whole gradient, of which each server has a part. */

@@ -50,6 +50,7 @@ struct ct_ps_server {
     struct ct_rpc_server *service;
     struct ct_ps_address address;
     struct ct_ps_registration *registrations; /* of each worker */
+    const void **sources;                     /* of a sum over workers; an entry each */
     void *slots;
     struct ct_ps_schedule schedule;
     struct ct_ps_open_pull *open_pulls;

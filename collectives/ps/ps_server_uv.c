@@ -139,11 +139,12 @@ static int allocate(struct ct_ps_server *server, struct ct_error *err)
     int code = 0;
 
     server->registrations = calloc(workers, sizeof *server->registrations);
+    server->sources = calloc(workers, sizeof *server->sources);
     server->schedule.progress = calloc(workers, sizeof *server->schedule.progress);
     server->open_pulls = calloc(workers * CT_RPC_OPEN_MAX, sizeof *server->open_pulls);
     server->answer = malloc(CT_PS_HEAD_BYTES + CT_PS_BLOCK_MAX);
-    if (server->registrations == NULL || server->schedule.progress == NULL ||
-        server->open_pulls == NULL || server->answer == NULL)
+    if (server->registrations == NULL || server->sources == NULL ||
+        server->schedule.progress == NULL || server->open_pulls == NULL || server->answer == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for %zu workers", workers);
     if (bytes > 0)
         code = ct_device_alloc(server->device, workers * bytes, &server->slots, err);
@@ -159,11 +160,13 @@ static void release(struct ct_ps_server *server)
     ct_device_release(server->device, server->slots,
                       workers * ct_ps_update_part(server->update).bytes);
     free(server->registrations);
+    free(server->sources);
     free(server->schedule.progress);
     free(server->open_pulls);
     free(server->answer);
     server->slots = NULL;
     server->registrations = NULL;
+    server->sources = NULL;
     server->schedule.progress = NULL;
     server->open_pulls = NULL;
     server->answer = NULL;

@@ -23,7 +23,8 @@
 
 enum ct_reduce_order { CT_ORDER_RANK, CT_ORDER_TREE, CT_ORDER_COUNT };
 
-enum { CT_REDUCE_SOURCES_MAX = 4096 };
+/* The ranks of a group, at most. A tree keeps a vector for each bit of it on the stack. */
+enum { CT_REDUCE_SOURCES_MAX = 65536 };
 
 struct ct_reduction {
     enum ct_dtype dtype;

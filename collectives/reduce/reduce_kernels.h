@@ -34,7 +34,7 @@ VECTOR(half_i16, int16_t, CT_REDUCE_WIDTH / 2);
 VECTOR(quarter_u8, uint8_t, CT_REDUCE_WIDTH / 4);
 VECTOR(quarter_i8, int8_t, CT_REDUCE_WIDTH / 4);
 
-enum { LEVELS = 13, AHEAD = 1024 };
+enum { LEVELS = 17, AHEAD = 1024 };
 _Static_assert(1 << (LEVELS - 1) >= CT_REDUCE_SOURCES_MAX, "a level for each bit of the source");
 
 /* Whole blocks, past the caches where the instruction set can; aligned as its vectors are. */

@@ -292,6 +292,46 @@ Test(reduce, trees_over_aligned_blocks_make_one_tree)
     }
 }
 
+/* x[i] += x[i + d] for d = 1, 2, 4, ..., as reduce.h has it. */
+static float sum_by_tree(float *x, int n)
+{
+    for (int d = 1; d < n; d *= 2)
+        for (int i = 0; i + d < n; i += 2 * d)
+            x[i] += x[i + d];
+    return x[0];
+}
+
+static void check_many(const struct ct_reduce_kernels *kernels, int sources)
+{
+    struct ct_reduction how = {.dtype = CT_F32, .reduce = CT_REDUCE_SUM, .order = CT_ORDER_TREE};
+    float *leaves = calloc((size_t)sources, sizeof *leaves), in_order = 0, got, ordered;
+    const void **source = calloc((size_t)sources, sizeof *source);
+
+    CT_ASSERT(leaves != NULL && source != NULL);
+    for (int i = 0; i < sources; i++) {
+        reference_input(CT_F32, i, 5, &leaves[i]);
+        source[i] = &leaves[i];
+        in_order += leaves[i];
+    }
+    ct_reduce_with(kernels, &how, &got, source, sources, 1);
+    how.order = CT_ORDER_RANK;
+    ct_reduce_with(kernels, &how, &ordered, source, sources, 1);
+    cr_assert_arr_eq(&ordered, &in_order, sizeof ordered, "%d sources in order", sources);
+    float by_tree = sum_by_tree(leaves, sources);
+    cr_assert_arr_eq(&got, &by_tree, sizeof got, "%d sources by the tree", sources);
+    free(leaves);
+    free(source);
+}
+
+Test(reduce, as_many_sources_as_a_group_may_have_ranks)
+{
+    static const int numbers[] = {4096, 4097, 10007, 65535, CT_REDUCE_SOURCES_MAX};
+
+    for (int isa = 0; isa < CT_REDUCE_ISAS && ct_reduce_isa(isa) != NULL; isa++)
+        for (size_t i = 0; i < CT_COUNT(numbers); i++)
+            check_many(ct_reduce_isa(isa), numbers[i]);
+}
+
 Test(reduce, the_average_of_small_integers_does_not_wrap_on_its_way)
 {
     int8_t x[3] = {100, 100, 101}, result;
