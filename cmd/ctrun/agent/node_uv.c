@@ -5,6 +5,7 @@
 #include "base/assert.h"
 #include "base/str.h"
 #include "guard_uv.h"
+#include "net/descriptors.h"
 #include "node_state_uv.h"
 
 #include <stdlib.h>
@@ -305,6 +306,21 @@ static struct node *new_node(const struct job *job, struct ct_error *err)
     return node;
 }
 
+/* With fewer it would never hear from its rendezvous, and could not start a worker. */
+static int check_descriptors(struct ct_error *err)
+{
+    enum { NEEDED = 12 }; /* the rendezvous and this node's connection with it 6, a worker 6 */
+    uint32_t left = ct_descriptors_left(NEEDED);
+
+    if (left == NEEDED)
+        return 0;
+    return ct_error_set(err, CT_EOS,
+                        "this ctrun may open %llu files at once; a job of one worker needs %d "
+                        "more than are open, and %u are left: Too many open files; raise `ulimit "
+                        "-n`",
+                        (unsigned long long)ct_descriptors_limit(), NEEDED, left);
+}
+
 int node_run(const struct job *job, struct ct_error *ret_err)
 {
     struct node *node = new_node(job, ret_err);
@@ -315,6 +331,8 @@ int node_run(const struct job *job, struct ct_error *ret_err)
     int rc = open_node(node, &err);
     if (rc == 0)
         rc = open_store(node, &err);
+    if (rc == 0)
+        rc = check_descriptors(&err);
     if (rc == 0)
         rc = join(node, &err);
     node->health = health_new(node);

@@ -6,6 +6,7 @@
 #include "backend/tcp/tcp_tls.h"
 #include "base/assert.h"
 #include "base/clock.h"
+#include "net/descriptors.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -132,6 +133,30 @@ static int no_memory(int size, struct ct_error *err)
     return ct_error_set(err, CT_ENOMEM, "no memory for a group of %d ranks", size);
 }
 
+/* Connections that are needed for sure: those that the group begins with; of a large one also those
+ * of a barrier, in which a rank has 2 ceil log2 N peers, two of them in the ring. And one for a
+ * caller that has not proved itself. */
+static int check_descriptors(const struct ct_setup *setup, struct ct_error *err)
+{
+    uint32_t rails = (uint32_t)CT_MAX(setup->tuning.tcp_rails, (size_t)1), peers = 0, needed;
+
+    for (int i = 0; i < setup->size; i++)
+        peers += i != setup->rank && ct_setup_begins_with(setup, i);
+    needed = peers * (CT_MESH_COLLECTIVE + rails);
+    if (peers < (uint32_t)setup->size - 1)
+        for (int distance = 2; distance <= setup->size / 2; distance *= 2)
+            needed += 2 * distance == setup->size ? rails : 2 * rails;
+    needed++;
+    uint32_t left = ct_descriptors_left(needed);
+    if (left == needed)
+        return 0;
+    return ct_error_set(err, CT_EUNAVAILABLE,
+                        "rank %d has room for %u of the %u connections that it needs in group %s "
+                        "of %d ranks: Too many open files: raise the limit of %llu (ulimit -n)",
+                        setup->rank, left, needed, setup->key, setup->size,
+                        (unsigned long long)ct_descriptors_limit());
+}
+
 static int prepare(const struct ct_setup *setup, struct ct_blob *ret_blob, void **ret_state,
                    struct ct_error *err)
 {
@@ -152,6 +177,8 @@ static int prepare(const struct ct_setup *setup, struct ct_blob *ret_blob, void 
     if (ct_pipelined_init(&tcp->pipelined, setup) != 0)
         return no_memory(setup->size, err);
     int code = ct_mesh_listen(setup, &address, &tcp->listener, err);
+    if (code == 0)
+        code = check_descriptors(setup, err);
     memcpy(ret_blob->data, &address, sizeof address);
     return code;
 }

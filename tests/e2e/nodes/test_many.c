@@ -5,6 +5,7 @@
 #include "sanitized.h"
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "many/many.h"
 
 #include <criterion/criterion.h>
@@ -119,14 +120,20 @@ Test(many, more_ranks_than_the_launcher_has_descriptors_for_are_refused_with_the
     proc_free(&proc);
 }
 
-/* The launcher raises its own limit, and gives its workers back what it was. */
+/* The launcher raises its own limit, and gives its workers back what it was. They say so while
+ * their group forms, not when a call of a step finds no descriptor. */
 Test(many, more_ranks_than_a_worker_has_descriptors_for_are_refused_with_the_remedy)
 {
+    int limit = SANITIZED ? 14 : 16;
+    char remedy[80];
     struct proc proc;
 
-    run_with_descriptors(&proc, SANITIZED ? "16" : "32", 16, 256);
+    run_with_descriptors(&proc, SANITIZED ? "16" : "32", limit, 256);
     expect_status(&proc, 69);
-    e2e_said(&proc, "Too many open files: raise the limit of 16 (ulimit -n)");
+    (void)snprintf(remedy, sizeof remedy, "Too many open files: raise the limit of %d (ulimit -n)",
+                   limit);
+    e2e_said(&proc, "connections that it needs in group world/1");
+    e2e_said(&proc, remedy);
     expect_no_step(&proc);
     proc_free(&proc);
 }
@@ -140,6 +147,23 @@ Test(many, a_launcher_that_has_hardly_any_descriptors_says_so)
         run_with_descriptors(&proc, "2", limits[i], 4096);
         expect_status(&proc, 71);
         e2e_said(&proc, "Too many open files; raise `ulimit -n`");
+        proc_free(&proc);
+    }
+}
+
+/* It could not reach the rendezvous that it hosts itself, and would try for ever. */
+Test(many, a_launcher_without_descriptors_for_a_job_says_so_at_once)
+{
+    for (int limit = 14; limit <= 24; limit += limit < 18 ? 1 : 2) {
+        struct proc proc;
+        uint64_t start_ms = ct_clock_mono_ms(&ct_clock_system);
+
+        run_with_descriptors(&proc, "1", limit, limit);
+        uint64_t elapsed_ms = ct_clock_mono_ms(&ct_clock_system) - start_ms;
+        expect_status(&proc, 71);
+        e2e_said(&proc, "Too many open files; raise `ulimit -n`");
+        expect_no_step(&proc);
+        cr_assert_lt(elapsed_ms, SANITIZED ? 20000 : 5000, "limit %d", limit);
         proc_free(&proc);
     }
 }
