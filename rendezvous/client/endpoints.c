@@ -79,7 +79,7 @@ void ct_endpoints_learn(struct ct_endpoints *endpoints, const struct ct_msg_vote
     if (voters->epoch == 0 && are_same(&before, endpoints))
         return;
     endpoints->sent_on = voters->epoch == 0 ? endpoints->sent_on + 1 : 0;
-    endpoints->next = endpoints->given % endpoints->count;
+    endpoints->next = endpoints->given < endpoints->count ? endpoints->given : 0;
     if (endpoints->sent_on > CT_ENDPOINTS_SENT_ON)
         endpoints->next = endpoints->sent_on = 0;
 }
