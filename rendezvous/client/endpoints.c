@@ -35,11 +35,12 @@ static bool is_same(const struct ct_endpoint *a, const struct ct_endpoint *b)
 
 static void append_own(struct ct_endpoints *endpoints)
 {
+    if (!endpoints->has_own)
+        return;
     for (size_t i = 0; i < endpoints->count; i++)
         if (is_same(&endpoints->list[i], &endpoints->own))
             return;
-    if (endpoints->has_own)
-        endpoints->list[endpoints->count++] = endpoints->own;
+    endpoints->list[endpoints->count++] = endpoints->own;
 }
 
 void ct_endpoints_set_own(struct ct_endpoints *endpoints, const char *address)

@@ -275,9 +275,10 @@ static void serve(struct ct_holder *holder, struct ct_holder_conn *conn,
     if (conn->link == 0)
         return;
     ct_service_message(holder->service, holder->now_ms, conn->link, message);
-    if (message->type == CT_MSG_JOIN)
-        holder_wait_for_unled(holder); /* the job may be new */
-    if (message->type != CT_MSG_JOIN || !ct_service_has_joined(holder->service, conn->link))
+    if (message->type != CT_MSG_JOIN)
+        return;
+    holder_wait_for_unled(holder); /* the job may be new */
+    if (!ct_service_has_joined(holder->service, conn->link))
         return;
     holder->io.admit(holder->io.context, conn->peer);
     if (holder->peers == NULL)

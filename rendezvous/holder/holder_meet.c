@@ -13,11 +13,7 @@
  * A record without a round has told no node to obey, and gives way at once. */
 #include "rendezvous/holder/holder_state.h"
 
-#include "rendezvous/service/records.h"
-
 #include "base/assert.h"
-
-#include <string.h>
 
 /* What is known of a record. */
 struct standing {
@@ -201,7 +197,7 @@ void holder_receive_of_endpoint(struct ct_holder *holder, const struct ct_msg_vo
         give_way(holder, voters);
         holder_update_voters(holder);
     } else if (knows_more(&other, &here)) {
-        holder_send_voters(holder, &holder->told, NULL); /* it was told of an older epoch */
+        holder_tell_endpoint(holder); /* it was told of an older epoch */
     } else if (other.epoch >= here.epoch) {
         holder_raise(holder, other.epoch);
     }

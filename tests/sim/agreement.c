@@ -86,6 +86,13 @@ static void forget_part(struct sim *sim)
     o->has_digest = false;
 }
 
+/* From now on two jobs of the name have rounds. */
+static void divide(struct sim *sim)
+{
+    sim->coverage.second++;
+    sim->divided = true;
+}
+
 /* The oracle follows another record: of a new job of the name, or of the same job, rebuilt from
  * what its nodes say. A new job beside nodes of the old one ends the run. */
 static void follow_record(struct sim *sim, uint32_t record, uint64_t generation)
@@ -97,8 +104,7 @@ static void follow_record(struct sim *sim, uint32_t record, uint64_t generation)
     if (sim->over)
         return;
     if (generation > 1 && record < sim->agreement.record) { /* an older job has come back */
-        sim->coverage.second++;
-        sim->divided = true;
+        divide(sim);
         return;
     }
     sim->agreement.record = record;
@@ -185,8 +191,7 @@ static void founds_second(struct sim *sim, const struct sim_host *host, uint64_t
                  "R5: n%u makes round %" PRIu64 " of a record that it founded, and the one with "
                  "round %" PRIu64 " lives",
                  host->index, generation, sim->oracle.generation);
-    sim->coverage.second++;
-    sim->divided = true;
+    divide(sim);
 }
 
 /* ---- R6: who may found anew ---- */
@@ -490,8 +495,7 @@ static void look(struct sim *sim, struct sim_host *host)
         record->partial_era != host->era) {
         record->partial_era = host->era;
         if ((host->era >> 32) < (record->newest_era >> 32)) { /* others went on, unknown to it */
-            sim->coverage.second++;
-            sim->divided = true;
+            divide(sim);
             return;
         }
         read_anew(sim, host);

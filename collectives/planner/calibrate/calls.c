@@ -50,23 +50,29 @@ static void use_place(struct calls *calls, uint64_t turn)
     calls->call.recv = (char *)calls->buffers[1] + at;
 }
 
+/* What each of `count` turns since `from_ns` took, of the slowest rank; `code` of this one. */
+static int take_slowest(struct calls *calls, uint64_t from_ns, uint64_t count, int code,
+                        double *ret_s)
+{
+    *ret_s = (double)(ct_clock_mono_ns(&ct_clock_system) - from_ns) * 1e-9 / (double)count;
+    return code == 0
+               ? ct_all_reduce(calls->call.group, ct_inplace(ret_s, 1, CT_F64), CT_REDUCE_MAX, NULL)
+               : code;
+}
+
 /* Seconds a call, of the slowest rank. */
 static int time_batch(struct calls *calls, uint64_t count, double *ret_s)
 {
-    struct ct_group *group = calls->call.group;
-
     use_place(calls, 0);
     ct_bench_fill(&calls->call);
-    int code = ct_barrier(group, NULL);
+    int code = ct_barrier(calls->call.group, NULL);
     uint64_t from_ns = ct_clock_mono_ns(&ct_clock_system);
 
     for (uint64_t i = 0; i < count && code == 0; i++) {
         use_place(calls, i);
         code = ct_bench_make(&calls->call);
     }
-    *ret_s = (double)(ct_clock_mono_ns(&ct_clock_system) - from_ns) * 1e-9 / (double)count;
-    return code == 0 ? ct_all_reduce(group, ct_inplace(ret_s, 1, CT_F64), CT_REDUCE_MAX, NULL)
-                     : code;
+    return take_slowest(calls, from_ns, count, code, ret_s);
 }
 
 static int measure(struct calls *calls, enum ct_cost_call call, size_t bytes)
@@ -136,10 +142,7 @@ static int time_turn(struct calls *calls, uint64_t terms, bool has_call, double 
         if (has_call)
             code = ct_bench_make(&calls->call);
     }
-    *ret_s = (double)(ct_clock_mono_ns(&ct_clock_system) - from_ns) * 1e-9 / LATE_CALLS;
-    return code == 0
-               ? ct_all_reduce(calls->call.group, ct_inplace(ret_s, 1, CT_F64), CT_REDUCE_MAX, NULL)
-               : code;
+    return take_slowest(calls, from_ns, LATE_CALLS, code, ret_s);
 }
 
 /* What work and a call take longer than the work alone and the call alone. */
