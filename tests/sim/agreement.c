@@ -103,7 +103,9 @@ static void follow_record(struct sim *sim, uint32_t record, uint64_t generation)
     bool is_rebuilt = is_known && generation > sim->agreement.rosters;
     if (sim->over)
         return;
-    if (generation > 1 && record < sim->agreement.record) { /* an older job has come back */
+    bool has_rounds =
+        generation > 1 || (generation == 0 && sim->agreement.records[record].reserved > 0);
+    if (has_rounds && record < sim->agreement.record) { /* an older job has come back */
         divide(sim);
         return;
     }
@@ -285,9 +287,9 @@ static void note_era(struct sim *sim, struct sim_host *host)
     uint32_t record = find_era(a, ct_replica_era(replica));
     if (is_same)
         check_anew(sim, host);
-    /* Who is left with an empty record begins a new one: another may have begun it with what nodes
-     * knew, alone. */
-    if (is_same && !host->serves && !holder_has_round(&host->holder))
+    /* Who is left with an empty record begins a new one: others may go on with the old one, or have
+     * begun it anew with what nodes knew. */
+    if (is_same && !holder_has_round(&host->holder))
         is_same = false;
     if (record == 0 && is_same) {
         record = host->record;

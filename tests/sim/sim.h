@@ -75,7 +75,7 @@ enum event_kind {
     EV_AGENT,       /* event b of the agent's core of node a, which has no operands */
     EV_BASE_LOST,   /* the workers of node a find that they lost what it promised for round b */
     EV_STEP,        /* the round's workers meet for their next step */
-    EV_MEMBER_STEP, /* node a completes step b */
+    EV_MEMBER_STEP, /* node a completes its next step, of round b */
     EV_DONE,        /* the agent of node a learns that its workers have finished round b */
     EV_FAULT_BEGIN, /* fault a */
     EV_FAULT_END,
@@ -525,7 +525,7 @@ void sim_workers_publish(struct sim *sim, uint32_t index, uint64_t step, uint64_
 /* ---- training.c ---- */
 void sim_training_round(struct sim *sim, const struct ct_round *round);
 void sim_training_step(struct sim *sim);
-void sim_member_step(struct sim *sim, uint32_t index, uint64_t number);
+void sim_member_step(struct sim *sim, uint32_t index, uint64_t generation);
 
 /* ---- coverage.c ---- */
 

@@ -136,9 +136,9 @@ static void step(struct sim *sim)
         uint64_t late =
             1 + ct_rng_below(&sim->work_rng, rng_chance(&sim->work_rng, 900) ? 30 : sim->step_ms);
         if (rng_chance(&sim->work_rng, 700))
-            sim_member_step(sim, index, now + 1);
+            sim_member_step(sim, index, t->generation);
         else
-            sim_schedule(sim, sim->now + late, EV_MEMBER_STEP, index, now + 1);
+            sim_schedule(sim, sim->now + late, EV_MEMBER_STEP, index, t->generation);
     }
 }
 
@@ -153,14 +153,14 @@ void sim_training_step(struct sim *sim)
         step(sim);
 }
 
-void sim_member_step(struct sim *sim, uint32_t index, uint64_t number)
+void sim_member_step(struct sim *sim, uint32_t index, uint64_t generation)
 {
     struct sim_node *node = &sim->nodes[index];
     const struct training *t = &sim->training;
-    if (node->acting != t->generation || node->state.lineage != t->generation ||
-        node->state.step + 1 != number || !node->workers)
+    if (t->generation != generation || node->acting != generation ||
+        node->state.lineage != generation || !node->workers)
         return;
-    node->state.step = number;
+    uint64_t number = ++node->state.step;
     node->state.digest = ct_mix64(node->state.digest ^ ct_mix64(t->generation) ^ number);
     oracle_step(sim, index);
     if (t->boundary_step == number) {
