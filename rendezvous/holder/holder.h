@@ -179,6 +179,9 @@ struct ct_holder {
     struct ct_holder_voters known; /* by others' words, while this one holds no record */
     bool removed; /* they do not list this one, which its own record does: it was cut off then */
     struct ct_holder_voters told; /* to the members, while this one leads */
+    struct ct_holder_voters
+        left;         /* who lived when this one went on alone, and held the record ... */
+    uint64_t left_ms; /* ... that was then: they may go on with it for a lease */
     struct ct_holder_voter voters[CT_REPLICA_SERVERS];
     size_t voter_count;
     uint64_t reported_led_by; /* with peers: whom the log says that it follows; 0: nobody */
@@ -267,7 +270,8 @@ enum ct_holder_duty ct_holder_duty(struct ct_holder *holder, uint64_t now_ms, ch
  * whatever becomes of this host. */
 uint64_t ct_holder_generation(const struct ct_holder *holder);
 
-/* Are all who hold the job's record known to be dead, this one being none of them? */
+/* Are all others who hold the job's record known to be dead, while this one does not lead? It holds
+ * none of it, or what it holds is older than a lease: they may have gone on without it. */
 bool ct_holder_is_orphan(const struct ct_holder *holder);
 
 /* With peers: append one line: who leads, or what is waited for. */

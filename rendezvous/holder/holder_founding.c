@@ -59,9 +59,22 @@ bool holder_found(struct ct_holder *holder, uint64_t count)
     return true;
 }
 
+/* Others that hold the record now, and live. */
+static void list_left(struct ct_holder *holder, struct ct_holder_voters *ret_left)
+{
+    struct ct_replica_server one;
+
+    *ret_left = (struct ct_holder_voters){.count = 0};
+    for (size_t i = 0; ct_replica_server(holder->replica, i, &one); i++)
+        if (one.id != holder->id && !holder_is_dead(holder, one.id))
+            ret_left->list[ret_left->count++] = one;
+}
+
 /* This host alone holds the record, in the era of number `count`. 0 or CT_ENOMEM. */
 static int hold_alone(struct ct_holder *holder, uint64_t count)
 {
+    holder->left_ms = holder->now_ms;
+    list_left(holder, &holder->left);
     if (ct_replica_found_anew(holder->replica, holder->now_ms, new_era(holder, count)) != 0)
         return CT_ENOMEM;
     if (holder->service != NULL)
@@ -106,9 +119,10 @@ static size_t list_living(const struct ct_holder *holder, uint64_t ids[CT_REPLIC
 bool ct_holder_is_orphan(const struct ct_holder *holder)
 {
     uint64_t ids[CT_REPLICA_SERVERS];
-    size_t living;
+    size_t living, count = list_living(holder, ids, &living);
+    bool is_last = holder->service == NULL && living == 1 && ids[0] == holder->id;
 
-    return holder->peers == NULL && list_living(holder, ids, &living) > 0 && living == 0;
+    return holder->peers == NULL && (is_last ? count > 1 : count > 0 && living == 0);
 }
 
 bool holder_votes(const struct ct_holder *holder)
@@ -167,10 +181,21 @@ static void go_on_in_minority(struct ct_holder *holder, const uint64_t *ids, siz
 
 void holder_describe_orphan(const struct ct_holder *holder, char *text, size_t room)
 {
-    (void)snprintf(text, room,
-                   "all hosts that held the record of job %s are dead; it goes on when ctrun is "
-                   "started again where the nodes meet",
-                   holder->limits.only_job);
+    const char *job = holder->limits.only_job;
+
+    if (holder_votes(holder))
+        (void)snprintf(
+            text, room,
+            "the others that held the record of job %s with host %s are dead, but had not "
+            "heard it for a lease, and may have gone on without it: it goes on when ctrun "
+            "is started again where the nodes meet, or with `ctrun takeover` here",
+            job, holder->host);
+    else
+        (void)snprintf(
+            text, room,
+            "all hosts that held the record of job %s are dead; it goes on when ctrun is "
+            "started again where the nodes meet",
+            job);
 }
 
 /* An empty record, which this host waited to hold, has ended with all who held it, and nobody will

@@ -87,7 +87,7 @@ bool holder_may_follow(const struct ct_holder *holder, const struct ct_msg_voter
 {
     bool is_needed = holder_votes(holder) && holder_has_round(holder);
 
-    return is_needed ? gives_way(holder, voters) : is_newer(holder, voters);
+    return gives_way(holder, voters) || (!is_needed && is_newer(holder, voters));
 }
 
 /* This host joins the record that lives. */

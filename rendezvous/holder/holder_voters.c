@@ -129,7 +129,7 @@ static void note_voters(struct ct_holder *holder, const struct ct_holder_voters 
 static bool is_unled(const struct ct_holder *holder)
 {
     return holder->service == NULL && ct_replica_leader(holder->replica) == 0 && !holder->removed &&
-           holder_votes(holder) && holder_has_round(holder);
+           holder_votes(holder) && holder_has_round(holder) && !ct_holder_is_orphan(holder);
 }
 
 void holder_tell_endpoint(struct ct_holder *holder)
@@ -210,6 +210,24 @@ static bool is_gone(struct ct_holder *holder, uint64_t id)
             holder->now_ms - CT_MAX(voter->seen_ms, voter->heard_ms) >= away_ms);
 }
 
+/* May it hold the record? Not beside one that has not heard that this host went on alone: when this
+ * one dies, that one goes on with what it holds, if it heard of this one within a lease
+ * (go_on_in_minority), and who was added goes on, too. */
+static bool may_be_added(struct ct_holder *holder, uint64_t id)
+{
+    bool is_left = false, is_one = false;
+    uint64_t until_ms = holder->left_ms + holder->lease_ms + holder->lease_ms / 4;
+
+    for (uint32_t i = 0; i < holder->left.count && holder->now_ms < until_ms; i++) {
+        uint64_t other = holder->left.list[i].id;
+
+        is_one = is_one || other == id;
+        is_left =
+            is_left || (holder_voter_of(holder, other) == NULL && !holder_is_dead(holder, other));
+    }
+    return is_one || !is_left;
+}
+
 /* The voters, then those nodes that offer, in the order in which they came. */
 static void list_choice(struct ct_holder *holder, const struct ct_holder_voters *voters,
                         struct choice *choice)
@@ -222,7 +240,7 @@ static void list_choice(struct ct_holder *holder, const struct ct_holder_voters 
                  is_gone(holder, voters->list[i].id));
     for (conn = holder->oldest; conn != NULL && choice->count < CHOICE; conn = conn->prev)
         if (conn->offers && conn->add_ms <= holder->now_ms && conn->id != holder->id &&
-            holder_voter_of(holder, conn->id) == NULL)
+            holder_voter_of(holder, conn->id) == NULL && may_be_added(holder, conn->id))
             consider(choice, conn->id, conn->address, false, holder_is_dead(holder, conn->id));
 }
 

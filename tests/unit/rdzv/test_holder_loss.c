@@ -72,6 +72,44 @@ Test(holder_loss, one_that_has_not_heard_a_leader_for_a_lease_does_not_go_on_by_
     cr_assert_eq(hosts_leader(world), -1, "it may have been replaced meanwhile");
 }
 
+/* It has not heard for a lease who led when that one died: others may have gone on. */
+Test(holder_loss, of_two_the_one_that_learns_of_a_death_too_late_waits_for_one_who_starts_again)
+{
+    begin(2, 1);
+    uint64_t round = round_of(0);
+    hosts_cut(world, 1, true);
+    hosts_run(world, HOSTS_LEASE_MS + 500);
+    hosts_kill(world, 0);
+    hosts_cut(world, 1, false);
+    hosts_run(world, 10000);
+    cr_assert_eq(hosts_leader(world), -1);
+    cr_assert_not_null(strstr(world->list[1].refusal, "are dead"), "%s", world->list[1].refusal);
+    hosts_start(world, 0);
+    hosts_run(world, 30000);
+    cr_assert_eq(hosts_leader(world), 0);
+    cr_assert_gt(round_of(1), round);
+    cr_assert_eq(round_of(0), round_of(1));
+}
+
+/* Host 4 lives and held the record, but does not hear that the leader went on alone; host 1 comes
+ * back: would it hold the record now, it and host 4 could both go on when the leader dies. */
+Test(holder_loss, who_went_on_alone_adds_nobody_beside_one_who_may_not_have_heard_of_it)
+{
+    begin(5, 1);
+    cr_assert_eq(hosts_leader(world), 0);
+    cr_assert_eq(hosts_voters(world, 0), 31);
+    hosts_cut(world, 4, true);
+    for (uint32_t i = 1; i < 4; i++)
+        hosts_kill(world, i);
+    hosts_run(world, 200);
+    cr_assert_eq(hosts_voters(world, 0), 1, "it has gone on alone");
+    hosts_start(world, 1);
+    hosts_run(world, HOSTS_LEASE_MS);
+    cr_assert_eq(hosts_voters(world, 0), 1);
+    hosts_run(world, HOSTS_LEASE_MS);
+    cr_assert_eq(hosts_voters(world, 0), 3);
+}
+
 /* Host 4 holds nothing: it was in the job, and knows who did. */
 Test(holder_loss, nodes_bring_their_job_to_the_host_that_starts_again_when_all_who_held_it_are_dead)
 {

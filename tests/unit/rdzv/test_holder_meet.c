@@ -197,3 +197,28 @@ Test(holder_meet, who_holds_a_record_with_rounds_does_not_give_it_up_for_one_wit
     cr_assert_eq(ct_holder_follow(holder, world->now_ms, &other), 0);
     cr_assert_eq(ct_replica_era(holder->replica), era + 1);
 }
+
+/* Of two that held a record without a round, the one that led is dead, and the other one has not
+ * heard it for a lease. Its node joins the job that is founded then, with the same epoch. */
+Test(holder_meet, who_waits_for_nobody_with_an_empty_record_gives_it_up_for_the_job_of_its_node)
+{
+    struct ct_wire_replica_server one = {.id = 77, .address = "10.0.0.9:1"};
+    struct ct_holder *holder;
+
+    hosts_init(world, 3, 3);
+    hosts_kill(world, 2);
+    hosts_run(world, 3000);
+    cr_assert_eq(hosts_voters(world, 0), 3);
+    hosts_cut(world, 1, true);
+    hosts_run(world, HOSTS_LEASE_MS + 500);
+    hosts_kill(world, 0);
+    hosts_cut(world, 1, false);
+    hosts_run(world, 3000);
+    holder = &world->list[1].holder;
+    cr_assert_not(ct_holder_leads(holder));
+    struct ct_msg_voters other = {.epoch = holder_epoch(holder),
+                                  .era = ct_replica_era(holder->replica) + 1,
+                                  .servers = {&one, 1}};
+    cr_assert_eq(ct_holder_follow(holder, world->now_ms, &other), 0);
+    cr_assert_eq(ct_replica_era(holder->replica), other.era);
+}

@@ -2,8 +2,10 @@
 #include "backend/message/message.h"
 #include "backend/tcp/tcp.h"
 #include "backend/tcp/tcp_mesh.h"
+#include "backend/ucx/ucx_worker.h"
 #include "base/assert.h"
 #include "base/clock.h"
+#include "network.h"
 #include "rig.h"
 
 #include <criterion/criterion.h>
@@ -204,4 +206,32 @@ Test(demand, the_bits_are_those_of_ranks_that_share_memory)
 
     cr_assert_eq(rig_run(&shared, compare_bits), 0);
     run_on_each(compare_bits, 1, expected);
+}
+
+/* ---- UCX's addresses -------------------------------------------------------------------------*/
+
+/* Each interface makes it longer: with so many it does not fit in what members tell each other. */
+Test(demand, a_ucx_address_that_is_long_comes_from_the_store)
+{
+    enum { INTERFACES = 16 };
+    struct rig rig = {.backend = "ucx", .world = WORLD, .tuning = on_demand};
+    struct ct_ucx *ucx;
+    struct ct_error err = {0};
+    size_t bytes;
+
+    if (rig_backend_count() < RIG_BACKENDS)
+        cr_skip_test("skipped: there is no UCX here");
+    int before = network_make();
+    if (before < 0)
+        return;
+    if (!network_add(INTERFACES)) {
+        network_leave(before);
+        cr_skip_test("skipped: no interfaces can be added here");
+    }
+    cr_assert_eq(ct_ucx_open(&ucx, &err), 0, "%s", err.text);
+    (void)ct_ucx_address(ucx, &bytes);
+    ct_ucx_close(ucx);
+    cr_assert_gt(bytes, CT_BLOB_BYTES);
+    cr_assert_eq(rig_run(&rig, send_to_one_who_waits), 0);
+    network_leave(before);
 }

@@ -1,54 +1,18 @@
 /* Peers that say nothing any more: the network of a test of its own goes down while ranks wait. */
 #include "backend/tcp/tcp_silence.h"
 
+#include "network.h"
 #include "rig.h"
 
-#include <fcntl.h>
-#include <net/if.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 TestSuite(silence, .timeout = 60);
 
 enum { SILENCE_MS = 600, BYTES = 8 << 20 };
-
-static void set_loopback(bool up)
-{
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    struct ifreq request = {.ifr_name = "lo", .ifr_flags = up ? IFF_UP : 0};
-
-    cr_assert_eq(ioctl(fd, SIOCSIFFLAGS, &request), 0);
-    (void)close(fd);
-}
-
-/* The threads that this one makes get its network. The one before, to be given back; -1: this user
- * may not make one. */
-static int make_network(void)
-{
-    int before = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
-
-    if (before < 0 || unshare(CLONE_NEWNET) != 0) {
-        fprintf(stderr, "skipped: a network of one's own needs root\n");
-        if (before >= 0)
-            (void)close(before);
-        return -1;
-    }
-    set_loopback(true);
-    return before;
-}
-
-static void leave_network(int before)
-{
-    cr_assert_eq(setns(before, CLONE_NEWNET), 0);
-    (void)close(before);
-}
 
 /* From now on the kernel lets no packet in: connections are half open, nobody is told. False where
  * there is no nft. */
@@ -94,7 +58,7 @@ static int lose_peer(struct ct_group *group, struct rig *rig)
     int met = ct_barrier(group, NULL);
     (void)pthread_barrier_wait(&scene->cut); /* all have what the barrier sent */
     if (ct_group_rank(group) == scene->peer && scene->loss == LINK_DOWN)
-        set_loopback(false);
+        network_set_up("lo", false);
     if (ct_group_rank(group) == scene->peer)
         scene->lost = scene->loss == LINK_DOWN || drop_packets();
     (void)pthread_barrier_wait(&scene->cut);
@@ -117,7 +81,7 @@ static void lose_one_of(int world, enum loss loss, bool sends)
                       .shared = &scene};
     char expected[64];
 
-    int before = make_network();
+    int before = network_make();
     if (before < 0)
         return;
     scene.data = calloc(1, BYTES);
@@ -125,7 +89,7 @@ static void lose_one_of(int world, enum loss loss, bool sends)
     (void)pthread_barrier_init(&scene.cut, NULL, (unsigned)world);
     (void)pthread_barrier_init(&scene.left, NULL, (unsigned)world);
     cr_assert_eq(rig_run(&rig, lose_peer), 0);
-    leave_network(before);
+    network_leave(before);
     free(scene.data);
     if (!scene.lost) {
         fprintf(stderr, "skipped: there is no nft here\n");
