@@ -323,6 +323,27 @@ Test(leader, a_node_that_is_left_brings_the_job_to_the_host_that_is_started_agai
     fleet_expect_samples(&run);
 }
 
+/* The host went on alone when node 1 was cut off, maybe with others: node 1 hears that it is dead,
+ * and goes on when somebody is there again where the nodes meet. */
+Test(leader, of_two_nodes_one_cut_off_when_the_host_died_brings_the_job_to_the_host_that_is_started)
+{
+    struct drill_job job = {.nodes = "1:2", .lease = "2s", .restarts = 3, .last_call = "300ms"};
+    int nodes = 2;
+    pid_t workers[MOST];
+
+    start_training(2, &job, workers);
+    cluster_cut(1);
+    (void)proc_wait_text(drill_proc(0), "holds the rendezvous alone", 20);
+    fleet_wait_step(&run, fleet_step(&run) + 10, 20);
+    drill_signal(drill_proc(0), SIGKILL);
+    cluster_restore(1);
+    (void)proc_wait_text(drill_proc(1), "are dead, but had not heard it for a lease", 20);
+    (void)drill_node(0, 0, &job);
+    proc_until(all_have_workers, &nodes, 30, "a worker on each node");
+    expect_same_workers(workers, 2);
+    finish(0, 2);
+}
+
 Test(leader, of_two_nodes_the_one_that_waits_goes_on_when_an_operator_says_that_the_host_is_gone)
 {
     struct drill_job job = {.nodes = "1:2", .lease = "2s", .restarts = 3};
