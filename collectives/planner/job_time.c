@@ -22,14 +22,20 @@ static double rosters_s(double nodes)
     return nodes <= CT_JOB_WHOLE_ROSTER ? nodes * nodes * cost.pair : 0;
 }
 
-/* A chain of short calls over the ranks, as dissemination has it. */
-static double group_s(const struct ct_machine *machine)
+/* The ranks of a node share its processors; all read from the node that leads, and call each other
+ * for the first time along a chain, as dissemination has it. */
+static double groups_s(const struct ct_machine *machine, bool tls)
 {
     double ranks = (double)machine->nodes * machine->per_node, call_s = machine->device.start_s;
+    double share = 1;
 
-    if (machine->costs != NULL)
+    if (machine->costs != NULL) {
         call_s = ct_costs_call_s(machine->costs, true, CT_CALL_COST_SEND, 2, 16);
-    return ceil(log2(fmax(ranks, 2))) * call_s;
+        share = fmax(1, machine->per_node / machine->costs->value[CT_COST_cores]);
+    }
+    return share * (cost.form_rank + ranks * cost.form_member) +
+           ranks * ranks * (tls ? cost.form_read_tls : cost.form_read_clear) +
+           ceil(log2(fmax(ranks, 2))) * call_s;
 }
 
 struct ct_job_times ct_job_times(const struct ct_machine *machine, bool tls, double step_s)
@@ -39,9 +45,10 @@ struct ct_job_times ct_job_times(const struct ct_machine *machine, bool tls, dou
 
     times.lease_s = fmax(LEASE_S, 2 * beat_s);
     times.round_s = cost.hops + nodes * (tls ? cost.join_tls : cost.join_clear) + rosters_s(nodes);
-    times.start_s = machine->per_node * cost.spawn + times.round_s;
+    times.groups_s = groups_s(machine, tls);
+    times.start_s = machine->per_node * cost.spawn + times.round_s + times.groups_s;
     times.recovery_s = cost.regroup + cost.hops + nodes * (tls ? cost.lost_tls : cost.lost_clear) +
-                       rosters_s(nodes) + group_s(machine) + step_s;
+                       rosters_s(nodes) + times.groups_s + step_s;
     times.silent_s = times.recovery_s + times.lease_s;
     times.beats_share = nodes / beat_s * (tls ? cost.beat_tls : cost.beat_clear);
     times.memory_bytes = nodes * (tls ? cost.memory_tls : cost.memory_clear);

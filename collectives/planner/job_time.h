@@ -1,10 +1,11 @@
 /* The times of a job around its steps: start, round, recovery, from the costs of job_cost.def.
  *
- *     start      spawn + hops + N join                     a node's workers, then the first ROUND
+ *     start      spawn + round + groups                    a node's workers, until the first step
  *     round      hops + N join                             N connections, one thread of the daemon
- *     recovery   regroup + hops + N lost + group + step    a lost node whose connection closes;
+ *     recovery   regroup + hops + N lost + groups + step   a lost node whose connection closes;
  *                                                          + lease where it falls silent
- *     group      log2(ranks) calls of 16 B                 the ranks find each other again
+ *     groups     rank + R member + R^2 read + log2 R calls R ranks find each other: a group over tcp
+ *                                                          of all, and its first call of 16 B
  *
  * Up to CT_JOB_WHOLE_ROSTER nodes each node gets the whole roster: N^2 pair on top of N join. Not
  * in it: what a worker does before it joins (reading data, building its plan), and a state that a
@@ -17,7 +18,7 @@
 enum { CT_JOB_WHOLE_ROSTER = 1024 }; /* rendezvous/service: larger rounds are told in short form */
 
 struct ct_job_times {
-    double start_s, round_s;
+    double start_s, round_s, groups_s;
     double recovery_s;   /* a node whose connection closes */
     double silent_s;     /* a node that falls silent: a lease on top */
     double lease_s;      /* the shortest that so many nodes may have, but 5 s at least */

@@ -167,16 +167,18 @@ static void print_time(const struct ct_report_of *r, struct ct_buf *buf)
 static void print_job(const struct ct_report_of *r, struct ct_buf *buf)
 {
     char start[CT_SCALE_SIZE], round[CT_SCALE_SIZE], recovery[CT_SCALE_SIZE], silent[CT_SCALE_SIZE];
-    char memory[CT_SCALE_SIZE];
+    char memory[CT_SCALE_SIZE], groups[CT_SCALE_SIZE];
 
     if (r->project->machine.nodes == 1)
         return;
-    ct_buf_puts(buf, "job          start      round      lost node  silent     daemon\n");
+    ct_buf_puts(buf,
+                "job          start      round      groups     lost node  silent     daemon\n");
     for (int tls = 0; tls < 2; tls++) {
         struct ct_job_times t = ct_job_times(&r->project->machine, tls != 0, r->estimate->step_s);
-        ct_buf_printf(buf, "  %-10s %-10s %-10s %-10s %-10s %s, %.0f %% CPU\n",
+        ct_buf_printf(buf, "  %-10s %-10s %-10s %-10s %-10s %-10s %s, %.0f %% CPU\n",
                       tls != 0 ? "TLS" : "in clear", ct_scale_seconds(t.start_s, start),
-                      ct_scale_seconds(t.round_s, round), ct_scale_seconds(t.recovery_s, recovery),
+                      ct_scale_seconds(t.round_s, round), ct_scale_seconds(t.groups_s, groups),
+                      ct_scale_seconds(t.recovery_s, recovery),
                       ct_scale_seconds(t.silent_s, silent), ct_scale_bytes(t.memory_bytes, memory),
                       100 * t.beats_share);
     }
@@ -303,6 +305,7 @@ static void json_job(const struct ct_report_of *r, struct ct_buf *buf)
                       tls != 0 ? "tls" : "clear");
         ct_json_number(buf, t.start_s);
         number(buf, "round_s", t.round_s);
+        number(buf, "groups_s", t.groups_s);
         number(buf, "lost_node_s", t.recovery_s);
         number(buf, "silent_node_s", t.silent_s);
         number(buf, "lease_s", t.lease_s);

@@ -52,7 +52,7 @@ bool holder_found(struct ct_holder *holder, uint64_t count)
         return false;
     ct_replica_free(holder->replica);
     holder->replica = anew;
-    holder->known.count = 0;
+    holder->known.count = holder->left.count = 0;
     holder->voter_count = 0;
     holder->follows_generation = 0;
     ct_replica_found(anew);
