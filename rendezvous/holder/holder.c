@@ -269,21 +269,31 @@ static void take_over(struct ct_holder *holder, const struct ct_holder_conn *con
     holder_update_voters(holder);
 }
 
+/* A node that does not offer to hold the record may not have been told of it, or its offer was
+ * lost. */
+static void tell_again(struct ct_holder *holder, struct ct_holder_conn *conn)
+{
+    if (holder->peers == NULL && !conn->offers && conn->link != 0 &&
+        holder->now_ms >= conn->told_ms + holder->lease_ms &&
+        ct_service_has_joined(holder->service, conn->link))
+        holder_tell_member(holder, conn);
+}
+
 static void serve(struct ct_holder *holder, struct ct_holder_conn *conn,
                   const struct ct_message *message)
 {
     if (conn->link == 0)
         return;
     ct_service_message(holder->service, holder->now_ms, conn->link, message);
+    if (message->type == CT_MSG_HEARTBEAT)
+        tell_again(holder, conn);
     if (message->type != CT_MSG_JOIN)
         return;
     holder_wait_for_unled(holder); /* the job may be new */
     if (!ct_service_has_joined(holder->service, conn->link))
         return;
     holder->io.admit(holder->io.context, conn->peer);
-    if (holder->peers == NULL)
-        holder->told.generation = ct_holder_generation(holder);
-    holder_send_voters(holder, &holder->told, conn);
+    holder_tell_member(holder, conn);
 }
 
 static void receive(struct ct_holder *holder, struct ct_holder_conn *conn,

@@ -123,8 +123,9 @@ struct ct_holder_conn {
     bool is_admin;   /* an operator */
     uint64_t era;    /* another holder: of the record that it leads; 0: it has told of none ... */
     uint64_t epoch, generation;
-    bool offers;     /* a node that could hold it, at `address` ... */
-    uint64_t add_ms; /* ... from then on: it did not take the record in time */
+    uint64_t told_ms; /* a node: when it was told who holds the record */
+    bool offers;      /* a node that could hold it, at `address` ... */
+    uint64_t add_ms;  /* ... from then on: it did not take the record in time */
     char address[CT_REPLICA_ADDRESS_BYTES];
 };
 

@@ -234,10 +234,15 @@ bool holder_succeed(struct ct_holder *holder, uint64_t epoch)
 {
     uint64_t count = CT_MAX(epoch, holder_epoch(holder)) >> 32;
 
-    if (holder->service == NULL || ct_service_generation(holder->service) > 0 ||
-        !ct_replica_holds_all(holder->replica, holder->now_ms)) /* another may have been elected */
+    if (holder->service == NULL)
         return false;
-    return hold_alone(holder, count + 1) == 0;
+    if (ct_service_generation(holder->service) > 0) {
+        if (holder->partial) /* the node may come when that is on the record */
+            holder_raise(holder, epoch);
+        return false;
+    }
+    return ct_replica_holds_all(holder->replica, holder->now_ms) && /* or another was elected */
+           hold_alone(holder, count + 1) == 0;
 }
 
 /* ---- silence, and an operator's word -------------------------------------------------------- */

@@ -289,6 +289,14 @@ static bool differ(const struct ct_holder_voters *a, const struct ct_holder_vote
     return !same;
 }
 
+void holder_tell_member(struct ct_holder *holder, struct ct_holder_conn *conn)
+{
+    conn->told_ms = holder->now_ms;
+    if (holder->peers == NULL)
+        holder->told.generation = ct_holder_generation(holder);
+    holder_send_voters(holder, &holder->told, conn);
+}
+
 static void send_to_members(struct ct_holder *holder, struct ct_holder_voters *voters)
 {
     /* Only who is told an epoch offers to hold the record. */
@@ -297,9 +305,9 @@ static void send_to_members(struct ct_holder *holder, struct ct_holder_voters *v
         return;
     voters->generation = ct_holder_generation(holder);
     holder->told = *voters;
-    for (const struct ct_holder_conn *conn = holder->conns; conn != NULL; conn = conn->next)
+    for (struct ct_holder_conn *conn = holder->conns; conn != NULL; conn = conn->next)
         if (conn->link != 0 && ct_service_has_joined(holder->service, conn->link))
-            holder_send_voters(holder, &holder->told, conn);
+            holder_tell_member(holder, conn);
     if (holder->endpoint == CT_HOLDER_THERE)
         holder_tell_endpoint(holder);
 }

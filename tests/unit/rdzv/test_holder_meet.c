@@ -124,6 +124,19 @@ Test(holder_meet,
     cr_assert_gt(round_of(0), round);
 }
 
+/* Of a record that was taken over: a node may have followed a later leader, who is gone. */
+Test(holder_meet, who_took_a_record_over_raises_its_epoch_above_that_of_a_node_that_comes)
+{
+    divide();
+    uint64_t followed = epoch_of(1) + (UINT64_C(3) << 32);
+    cr_assert_not(holder_succeed(&world->list[1].holder, followed), "it comes again");
+    hosts_run(world, 2000);
+    cr_assert_gt(epoch_of(1), followed);
+    cr_assert_not(holder_succeed(&world->list[0].holder, followed));
+    hosts_run(world, 2000);
+    cr_assert_lt(epoch_of(0), followed, "host 0 lacks nothing");
+}
+
 /* Host 1 leads the one; of the other, which is led by host 2, the host where the nodes meet is a
  * holder that only follows. */
 static void divide_from_follower(void)
