@@ -449,7 +449,7 @@ static void lose_part(struct sim *sim, struct sim_host *host)
         if (sim->processes[sim_process(i)].alive && !may_miss)
             known = CT_MAX(known, CT_MAX(sim->nodes[i].member.acting, sim->nodes[i].member.over));
     for (uint64_t i = known + 1; i < SIM_ROUNDS; i++)
-        o->past[i] = (struct past){0};
+        o->past[i].roster = 0; /* nodes may hold states of it all the same */
     if (sim->training.generation > known)
         sim->training = (struct training){0};
     forget_part(sim);
