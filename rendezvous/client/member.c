@@ -15,7 +15,8 @@ enum {
     FIRST_HEARTBEAT_MS = 200, /* after WELCOME: brings what the job waits for */
     RETRY_MS = 100,           /* between connections, and jitter as much again */
     AGAIN_MS = 1000,          /* the wait after being turned away doubles: to 1 ms a node of the
-                               * last round, to this where that is less or not known */
+                               * last round, to this where that is more or not known, ... */
+    AGAIN_LEAST_MS = 50,      /* ... or this where that is less */
     FOREIGN_MS = 2000,        /* without an answer until the waiting is said to be for a stranger */
 };
 
@@ -303,7 +304,8 @@ static void on_refuse(struct ct_member *member, const struct ct_msg_refuse *m)
         return;
     }
     /* Thousands that come again at once keep each other, and an election, waiting. */
-    uint64_t most_ms = member->current != NULL ? member->current->round.node_count : AGAIN_MS;
+    uint64_t nodes = ct_member_nodes(member);
+    uint64_t most_ms = nodes == 0 ? AGAIN_MS : CT_MAX(nodes, (uint64_t)AGAIN_LEAST_MS);
     uint64_t again_ms = (uint64_t)m->retry_ms << CT_MIN(member->turned_away, 16u);
     member->turned_away++;
     set_waiting(member, m->text);

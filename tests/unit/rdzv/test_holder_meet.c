@@ -182,7 +182,7 @@ Test(holder_meet, a_founder_waits_for_those_who_hold_a_record_that_nobody_leads)
     cr_assert(ct_holder_leads(&world->list[0].holder));
     cr_assert_eq(round_of(0), 0, "it has begun round %llu", (unsigned long long)round_of(0));
     cut(1, 2, false);
-    hosts_run(world, 10000);
+    hosts_run(world, 20000);
     cr_assert_geq(hosts_leader(world), 1);
     cr_assert_gt(round_of(0), round);
     cr_assert_eq(round_of(0), round_of(1));

@@ -305,6 +305,29 @@ Test(member, who_is_turned_away_again_and_again_asks_less_and_less_often)
     bench_end(&b);
 }
 
+/* Few that come again at once keep nobody waiting, and somebody may lead any moment. */
+Test(member, who_was_in_a_small_round_and_is_turned_away_comes_again_soon)
+{
+    enum { FIRST_MS = 20, LONGEST_MS = 50, TIMES = 12 };
+    struct ct_error why = {.code = CT_EUNAVAILABLE, .text = "gone"};
+    struct bench b;
+
+    bench_run(&b);
+    cr_assert_lt(ct_member_nodes(&b.member), LONGEST_MS);
+    ct_member_disconnected(&b.member, b.now_ms, &why);
+    for (int i = 0; i < TIMES; i++) {
+        struct ct_message m = {
+            .type = CT_MSG_REFUSE,
+            .refuse = {.code = CT_EUNAVAILABLE, .retry_ms = FIRST_MS, .text = "not here"}};
+        b.now_ms = ct_member_deadline(&b.member);
+        ct_member_tick(&b.member, b.now_ms);
+        ct_member_connected(&b.member, b.now_ms);
+        bench_send(&b, &m);
+        cr_assert_leq(ct_member_deadline(&b.member) - b.now_ms, LONGEST_MS + LONGEST_MS / 2 + 1);
+    }
+    bench_end(&b);
+}
+
 Test(member, nobody_answering_ends_after_the_join_timeout_with_the_last_reason)
 {
     struct bench b;
