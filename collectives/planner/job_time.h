@@ -4,8 +4,8 @@
  *     round      hops + N join                             N connections, one thread of the daemon
  *     recovery   regroup + hops + N lost + groups + step   a lost node whose connection closes;
  *                                                          + lease where it falls silent
- *     groups     rank + R member + R^2 read + log2 R calls R ranks find each other: a group over tcp
- *                                                          of all, and its first call of 16 B
+ *     groups     rank + R member + R^2 read + log2 R calls   R ranks find each other: a group over
+ *                                                          tcp of all, and its first call of 16 B
  *
  * Up to CT_JOB_WHOLE_ROSTER nodes each node gets the whole roster: N^2 pair on top of N join. Not
  * in it: what a worker does before it joins (reading data, building its plan), and a state that a

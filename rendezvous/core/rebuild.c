@@ -3,8 +3,9 @@
  * is made again of what they say; the highest generation wins, and rounds go on from there.
  *
  * Two rendezvous must never do that for one job. One without any record does it only for a node
- * that knows all others who held it to be dead; one that has what a minority held does it because it has
- * proof itself that no majority lives. Everybody else's history is a living one, or an old job's.
+ * that knows all others who held it to be dead; one that has what a minority held does it because
+ * it has proof itself that no majority lives. Everybody else's history is a living one, or an old
+ * job's.
  *
  * Lost are: who was in the last round (the survivors are asked anew, as newcomers), what was
  * published, cordons, and how many restarts were used. */

@@ -9,7 +9,7 @@
  *   SPAWNED  from then until the last rank is about to make its first group
  *   FORMED   ... until the last one has it: what forming adds
  *   BARRIER  ... until the first call, a barrier, is over there: the connections that it needs
- *   SECOND   a second group of the same ranks, from the last one that begins to the last that has it
+ *   SECOND   a second group of the same ranks, from the last that begins to the last that has it
  *   CPU      of all ranks for the first group and its barrier
  *
  * BENCH_BACKEND as in peer.c. */
