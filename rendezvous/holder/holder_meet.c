@@ -77,8 +77,7 @@ static bool gives_way(const struct ct_holder *holder, const struct ct_msg_voters
         return false;
     if (is_unled && here.generation == 0)
         return true;
-    return knows_more(&other, &here) &&
-           ((here.generation == 0 && other.generation > 0) || is_newer(holder, voters));
+    return knows_more(&other, &here) && is_newer(holder, voters);
 }
 
 /* Its node may be a member of a job that was founded beside the one whose record it holds: others
@@ -141,7 +140,7 @@ void holder_tell_those_who_know_less(struct ct_holder *holder)
 
         if (other.era == 0 || other.era == here.era || !knows_more(&here, &other))
             continue;
-        if (other.generation == 0 || (is_led && here.epoch > other.epoch))
+        if (here.epoch > other.epoch && (is_led || other.generation == 0))
             tell(holder, &here, conn);
         else if (is_led)
             ask_to_raise(holder, leader, conn);
@@ -182,7 +181,7 @@ void holder_receive_voters(struct ct_holder *holder, struct ct_holder_conn *conn
     here = standing_here(holder);
     if (gives_way(holder, voters))
         give_way(holder, voters);
-    else if (other.era != here.era && here.generation > 0 && knows_more(&other, &here))
+    else if (other.era != here.era && other.generation > 0 && knows_more(&other, &here))
         tell(holder, &here, conn); /* it raises its epoch, and tells again */
     holder_tell_those_who_know_less(holder);
 }
@@ -191,7 +190,8 @@ void holder_receive_of_endpoint(struct ct_holder *holder, const struct ct_msg_vo
 {
     const struct standing here = standing_here(holder), other = standing_of(voters);
 
-    if (holder->service == NULL || other.era == here.era || other.generation == 0)
+    if (holder->service == NULL || other.era == here.era ||
+        (other.generation == 0 && here.generation == 0))
         return;
     if (gives_way(holder, voters)) {
         give_way(holder, voters);
