@@ -188,6 +188,32 @@ Test(holder_meet, a_founder_waits_for_those_who_hold_a_record_that_nobody_leads)
     cr_assert_eq(round_of(0), round_of(1));
 }
 
+/* Nodes that joined the founder obey no lower epoch than its. */
+Test(holder_meet, a_founder_of_a_higher_epoch_gives_way_when_the_other_one_has_raised_its_own)
+{
+    hosts_init(world, 3, 1);
+    hosts_run(world, 8000);
+    uint64_t round = round_of(1);
+    hosts_kill(world, 0);
+    hosts_run(world, 5000);
+    cut(0, 1, true);
+    cut(0, 2, true);
+    hosts_start(world, 0);
+    hosts_run(world, 200);
+    uint64_t above = epoch_of(1) + (UINT64_C(3) << 32);
+    world->list[0].holder.now_ms = world->now_ms;
+    cr_assert(holder_succeed(&world->list[0].holder, above));
+    cr_assert_gt(epoch_of(0), above);
+    above = epoch_of(0);
+    cut(0, 1, false);
+    cut(0, 2, false);
+    hosts_run(world, 20000);
+    cr_assert_geq(hosts_leader(world), 1);
+    cr_assert_gt(epoch_of((uint32_t)hosts_leader(world)), above);
+    cr_assert_gt(round_of(0), round);
+    cr_assert_eq(round_of(0), round_of(1));
+}
+
 /* Its node is a member of a job founded meanwhile, whose leader tells it so. */
 Test(holder_meet, who_holds_a_record_with_rounds_does_not_give_it_up_for_one_with_fewer)
 {
