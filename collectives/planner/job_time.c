@@ -29,6 +29,8 @@ static double groups_s(const struct ct_machine *machine, bool tls)
     double ranks = (double)machine->nodes * machine->per_node, call_s = machine->device.start_s;
     double share = 1;
 
+    if (ranks > CT_JOB_GROUP_RANKS)
+        return 0;
     if (machine->costs != NULL) {
         call_s = ct_costs_call_s(machine->costs, true, CT_CALL_COST_SEND, 2, 16);
         share = fmax(1, machine->per_node / machine->costs->value[CT_COST_cores]);

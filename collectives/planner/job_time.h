@@ -15,10 +15,14 @@
 
 #include "collectives/planner/machine.h"
 
-enum { CT_JOB_WHOLE_ROSTER = 1024 }; /* rendezvous/service: larger rounds are told in short form */
+enum {
+    CT_JOB_WHOLE_ROSTER = 1024, /* rendezvous/service: larger rounds are told in short form */
+    CT_JOB_GROUP_RANKS = 65536, /* collectives/group: the most of a group */
+};
 
 struct ct_job_times {
-    double start_s, round_s, groups_s;
+    double start_s, round_s;
+    double groups_s;     /* 0: more ranks than a group may have */
     double recovery_s;   /* a node whose connection closes */
     double silent_s;     /* a node that falls silent: a lease on top */
     double lease_s;      /* the shortest that so many nodes may have, but 5 s at least */

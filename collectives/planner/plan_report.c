@@ -172,15 +172,15 @@ static void print_job(const struct ct_report_of *r, struct ct_buf *buf)
     if (r->project->machine.nodes == 1)
         return;
     ct_buf_puts(buf,
-                "job          start      round      groups     lost node  silent     daemon\n");
+                "job          start     round     groups    lost node silent    daemon, CPU\n");
     for (int tls = 0; tls < 2; tls++) {
         struct ct_job_times t = ct_job_times(&r->project->machine, tls != 0, r->estimate->step_s);
-        ct_buf_printf(buf, "  %-10s %-10s %-10s %-10s %-10s %-10s %s, %.0f %% CPU\n",
-                      tls != 0 ? "TLS" : "in clear", ct_scale_seconds(t.start_s, start),
-                      ct_scale_seconds(t.round_s, round), ct_scale_seconds(t.groups_s, groups),
-                      ct_scale_seconds(t.recovery_s, recovery),
-                      ct_scale_seconds(t.silent_s, silent), ct_scale_bytes(t.memory_bytes, memory),
-                      100 * t.beats_share);
+        ct_buf_printf(
+            buf, "  %-10s %-9s %-9s %-9s %-9s %-9s %s, %.0f %%\n", tls != 0 ? "TLS" : "in clear",
+            ct_scale_seconds(t.start_s, start), ct_scale_seconds(t.round_s, round),
+            t.groups_s > 0 ? ct_scale_seconds(t.groups_s, groups) : "-",
+            ct_scale_seconds(t.recovery_s, recovery), ct_scale_seconds(t.silent_s, silent),
+            ct_scale_bytes(t.memory_bytes, memory), 100 * t.beats_share);
     }
 }
 
@@ -305,7 +305,8 @@ static void json_job(const struct ct_report_of *r, struct ct_buf *buf)
                       tls != 0 ? "tls" : "clear");
         ct_json_number(buf, t.start_s);
         number(buf, "round_s", t.round_s);
-        number(buf, "groups_s", t.groups_s);
+        if (t.groups_s > 0)
+            number(buf, "groups_s", t.groups_s);
         number(buf, "lost_node_s", t.recovery_s);
         number(buf, "silent_node_s", t.silent_s);
         number(buf, "lease_s", t.lease_s);
