@@ -17,7 +17,7 @@
 
 enum {
     CT_JOB_WHOLE_ROSTER = 1024, /* rendezvous/service: larger rounds are told in short form */
-    CT_JOB_GROUP_RANKS = 65536, /* collectives/group: the most of a group */
+    CT_JOB_GROUP_RANKS = 65536, /* lib/wire/signature.h: the most of a group */
 };
 
 struct ct_job_times {

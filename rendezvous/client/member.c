@@ -305,13 +305,13 @@ static void on_refuse(struct ct_member *member, const struct ct_msg_refuse *m)
     }
     /* Thousands that come again at once keep each other, and an election, waiting. */
     uint64_t nodes = ct_member_nodes(member);
-    uint64_t most_ms = nodes == 0 ? AGAIN_MS : CT_MAX(nodes, (uint64_t)AGAIN_LEAST_MS);
+    uint64_t longest_ms =
+        nodes == 0 ? AGAIN_MS : CT_MIN(CT_MAX(nodes, (uint64_t)AGAIN_LEAST_MS), (uint64_t)AGAIN_MS);
     uint64_t again_ms = (uint64_t)m->retry_ms << CT_MIN(member->turned_away, 16u);
     member->turned_away++;
     set_waiting(member, m->text);
     member->io.disconnect(member->io.context);
-    connect_later(member, CT_MIN(again_ms, CT_MAX((uint64_t)m->retry_ms,
-                                                  CT_MIN(most_ms, (uint64_t)AGAIN_MS))));
+    connect_later(member, CT_MIN(again_ms, CT_MAX((uint64_t)m->retry_ms, longest_ms)));
 }
 
 static void on_prepare(struct ct_member *member, const struct ct_msg_prepare *m)

@@ -269,6 +269,13 @@ static void take_over(struct ct_holder *holder, const struct ct_holder_conn *con
     holder_update_voters(holder);
 }
 
+static void tell_member(struct ct_holder *holder, struct ct_holder_conn *conn)
+{
+    if (holder->peers == NULL)
+        holder->told.generation = ct_holder_generation(holder);
+    holder_tell_member(holder, conn);
+}
+
 /* A node that does not offer to hold the record may not have been told of it, or its offer was
  * lost. */
 static void tell_again(struct ct_holder *holder, struct ct_holder_conn *conn)
@@ -276,7 +283,7 @@ static void tell_again(struct ct_holder *holder, struct ct_holder_conn *conn)
     if (holder->peers == NULL && !conn->offers && conn->link != 0 &&
         holder->now_ms >= conn->told_ms + holder->lease_ms &&
         ct_service_has_joined(holder->service, conn->link))
-        holder_tell_member(holder, conn);
+        tell_member(holder, conn);
 }
 
 static void serve(struct ct_holder *holder, struct ct_holder_conn *conn,
@@ -293,7 +300,7 @@ static void serve(struct ct_holder *holder, struct ct_holder_conn *conn,
     if (!ct_service_has_joined(holder->service, conn->link))
         return;
     holder->io.admit(holder->io.context, conn->peer);
-    holder_tell_member(holder, conn);
+    tell_member(holder, conn);
 }
 
 static void receive(struct ct_holder *holder, struct ct_holder_conn *conn,

@@ -179,10 +179,11 @@ struct ct_holder {
     bool met_led;                  /* ... and that somebody led */
     struct ct_holder_voters known; /* by others' words, while this one holds no record */
     bool removed; /* they do not list this one, which its own record does: it was cut off then */
-    struct ct_holder_voters told; /* to the members, while this one leads */
-    struct ct_holder_voters
-        left;         /* who lived when this one went on alone, and held the record ... */
-    uint64_t left_ms; /* ... that was then: they may go on with it for a lease */
+    struct ct_holder_voters told;      /* to the members, while this one leads */
+    uint64_t left[CT_REPLICA_SERVERS]; /* who held the record when this one went on alone, and lived
+                                        * (this one, too): the others may go on with it ... */
+    size_t left_count;
+    uint64_t left_ms; /* ... for a lease from then */
     struct ct_holder_voter voters[CT_REPLICA_SERVERS];
     size_t voter_count;
     uint64_t reported_led_by; /* with peers: whom the log says that it follows; 0: nobody */
@@ -213,7 +214,8 @@ int ct_holder_found(struct ct_holder *holder, uint64_t now_ms);
 /* The record lives there, its leader says: wait to be added to its holders, and give up any other.
  * Ignored unless its epoch is above that of the record held, and that of the record followed last:
  * what an agent was told may be late; and where this one votes, unless its job has had as many
- * rounds. 0; CT_ENOMEM: all is as it was. */
+ * rounds. One without a round that nobody leads is given up for any.
+ * 0; CT_ENOMEM: all is as it was. */
 int ct_holder_follow(struct ct_holder *holder, uint64_t now_ms, const struct ct_msg_voters *voters);
 
 /* With peers: see ct_replica_restore, ct_replica_emit and ct_replica_begin. */

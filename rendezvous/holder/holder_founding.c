@@ -52,29 +52,33 @@ bool holder_found(struct ct_holder *holder, uint64_t count)
         return false;
     ct_replica_free(holder->replica);
     holder->replica = anew;
-    holder->known.count = holder->left.count = 0;
+    holder->known.count = 0;
+    holder->left_count = 0;
     holder->voter_count = 0;
     holder->follows_generation = 0;
     ct_replica_found(anew);
     return true;
 }
 
-/* Others that hold the record now, and live. */
-static void list_left(struct ct_holder *holder, struct ct_holder_voters *ret_left)
+/* The ids of those who hold the record and are not known to be dead; how many hold it. */
+static size_t list_living(const struct ct_holder *holder, uint64_t ids[CT_REPLICA_SERVERS],
+                          size_t *ret_living)
 {
-    struct ct_replica_server one;
+    struct ct_holder_voters voters;
 
-    *ret_left = (struct ct_holder_voters){.count = 0};
-    for (size_t i = 0; ct_replica_server(holder->replica, i, &one); i++)
-        if (one.id != holder->id && !holder_is_dead(holder, one.id))
-            ret_left->list[ret_left->count++] = one;
+    holder_list_voters(holder, &voters);
+    *ret_living = 0;
+    for (uint32_t i = 0; i < voters.count; i++)
+        if (voters.list[i].id == holder->id || !holder_is_dead(holder, voters.list[i].id))
+            ids[(*ret_living)++] = voters.list[i].id;
+    return voters.count;
 }
 
 /* This host alone holds the record, in the era of number `count`. 0 or CT_ENOMEM. */
 static int hold_alone(struct ct_holder *holder, uint64_t count)
 {
     holder->left_ms = holder->now_ms;
-    list_left(holder, &holder->left);
+    (void)list_living(holder, holder->left, &holder->left_count);
     if (ct_replica_found_anew(holder->replica, holder->now_ms, new_era(holder, count)) != 0)
         return CT_ENOMEM;
     if (holder->service != NULL)
@@ -102,27 +106,13 @@ int holder_go_on_alone(struct ct_holder *holder, const char *why)
 
 /* ---- deaths --------------------------------------------------------------------------------- */
 
-/* The ids of those who hold the record and are not known to be dead; how many hold it. */
-static size_t list_living(const struct ct_holder *holder, uint64_t ids[CT_REPLICA_SERVERS],
-                          size_t *ret_living)
-{
-    struct ct_holder_voters voters;
-
-    holder_list_voters(holder, &voters);
-    *ret_living = 0;
-    for (uint32_t i = 0; i < voters.count; i++)
-        if (voters.list[i].id == holder->id || !holder_is_dead(holder, voters.list[i].id))
-            ids[(*ret_living)++] = voters.list[i].id;
-    return voters.count;
-}
-
 bool ct_holder_is_orphan(const struct ct_holder *holder)
 {
     uint64_t ids[CT_REPLICA_SERVERS];
     size_t living, count = list_living(holder, ids, &living);
     bool is_last = holder->service == NULL && living == 1 && ids[0] == holder->id;
 
-    return holder->peers == NULL && (is_last ? count > 1 : count > 0 && living == 0);
+    return holder->peers == NULL && (living == 0 ? count > 0 : is_last && count > 1);
 }
 
 bool holder_votes(const struct ct_holder *holder)

@@ -9,8 +9,9 @@
  * where nobody is elected by then, those that are left have no majority.
  *
  * A node obeys no epoch below one that it has obeyed. So the record that stays raises its epoch
- * above that of the other before anybody gives way to it, and keeps that as a part of the record.
- * A record without a round has told no node to obey, and gives way at once. */
+ * above that of the other before anybody gives way to it, and keeps that as a part of the record:
+ * also where the other one has had no round, for nodes may have joined it. Only such a one that
+ * nobody leads gives way at once. */
 #include "rendezvous/holder/holder_state.h"
 
 #include "base/assert.h"

@@ -90,7 +90,7 @@ bool holder_admits_peer(const struct ct_holder *holder, const struct ct_holder_c
 void holder_list_voters(const struct ct_holder *holder, struct ct_holder_voters *ret_voters);
 void holder_send_voters(const struct ct_holder *holder, const struct ct_holder_voters *voters,
                         const struct ct_holder_conn *conn); /* NULL: to the endpoint */
-void holder_tell_member(struct ct_holder *holder, struct ct_holder_conn *conn);
+void holder_tell_member(struct ct_holder *holder, struct ct_holder_conn *conn); /* `told` */
 bool holder_is_dead(const struct ct_holder *holder, uint64_t id);
 
 /* What is known of voter `id`; NULL: it is none. */

@@ -210,22 +210,28 @@ static bool is_gone(struct ct_holder *holder, uint64_t id)
             holder->now_ms - CT_MAX(voter->seen_ms, voter->heard_ms) >= away_ms);
 }
 
-/* May it hold the record? Not beside one that has not heard that this host went on alone: when this
- * one dies, that one goes on with what it holds, if it heard of this one within a lease
- * (go_on_in_minority), and who was added goes on, too. */
-static bool may_be_added(struct ct_holder *holder, uint64_t id)
+static bool was_left(const struct ct_holder *holder, uint64_t id)
 {
-    bool is_left = false, is_one = false;
-    uint64_t until_ms = holder->left_ms + holder->lease_ms + holder->lease_ms / 4;
+    for (size_t i = 0; i < holder->left_count; i++)
+        if (holder->left[i] == id)
+            return true;
+    return false;
+}
 
-    for (uint32_t i = 0; i < holder->left.count && holder->now_ms < until_ms; i++) {
-        uint64_t other = holder->left.list[i].id;
+/* Is there one that may not have heard that this host went on alone? When this one dies, that one
+ * goes on with what it holds, if it heard of this one within a lease (go_on_in_minority); and so
+ * would another one that was added meanwhile. */
+static bool awaits_left(struct ct_holder *holder)
+{
+    bool awaits = false;
 
-        is_one = is_one || other == id;
-        is_left =
-            is_left || (holder_voter_of(holder, other) == NULL && !holder_is_dead(holder, other));
-    }
-    return is_one || !is_left;
+    if (holder->now_ms >= holder->left_ms + holder->lease_ms + holder->lease_ms / 4)
+        return false;
+    for (size_t i = 0; i < holder->left_count; i++)
+        awaits = awaits || (holder->left[i] != holder->id &&
+                            holder_voter_of(holder, holder->left[i]) == NULL &&
+                            !holder_is_dead(holder, holder->left[i]));
+    return awaits;
 }
 
 /* The voters, then those nodes that offer, in the order in which they came. */
@@ -233,6 +239,7 @@ static void list_choice(struct ct_holder *holder, const struct ct_holder_voters 
                         struct choice *choice)
 {
     const struct ct_holder_conn *conn;
+    bool awaits = awaits_left(holder);
 
     choice->count = 0;
     for (uint32_t i = 0; i < voters->count; i++)
@@ -240,7 +247,7 @@ static void list_choice(struct ct_holder *holder, const struct ct_holder_voters 
                  is_gone(holder, voters->list[i].id));
     for (conn = holder->oldest; conn != NULL && choice->count < CHOICE; conn = conn->prev)
         if (conn->offers && conn->add_ms <= holder->now_ms && conn->id != holder->id &&
-            holder_voter_of(holder, conn->id) == NULL && may_be_added(holder, conn->id))
+            holder_voter_of(holder, conn->id) == NULL && (!awaits || was_left(holder, conn->id)))
             consider(choice, conn->id, conn->address, false, holder_is_dead(holder, conn->id));
 }
 
@@ -292,8 +299,6 @@ static bool differ(const struct ct_holder_voters *a, const struct ct_holder_vote
 void holder_tell_member(struct ct_holder *holder, struct ct_holder_conn *conn)
 {
     conn->told_ms = holder->now_ms;
-    if (holder->peers == NULL)
-        holder->told.generation = ct_holder_generation(holder);
     holder_send_voters(holder, &holder->told, conn);
 }
 

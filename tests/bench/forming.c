@@ -13,7 +13,6 @@
  *   CPU      of all ranks for the first group and its barrier
  *
  * BENCH_BACKEND as in peer.c. */
-#include "base/clock.h"
 #include "ctrun.h"
 
 #include <stdio.h>
@@ -30,7 +29,7 @@ static void must(int code, const struct ct_error *err)
     exit(ct_exit_status(code));
 }
 
-static double now_ms(clockid_t clock)
+static double clock_ms(clockid_t clock)
 {
     struct timespec now;
 
@@ -56,17 +55,17 @@ int main(int argc, char **argv)
     if (argc != 2)
         return 2;
     must(ct_job_open(&job, &err), &err);
-    cpu_ms = now_ms(CLOCK_PROCESS_CPUTIME_ID);
-    times[0] = now_ms(CLOCK_MONOTONIC);
+    cpu_ms = clock_ms(CLOCK_PROCESS_CPUTIME_ID);
+    times[0] = clock_ms(CLOCK_MONOTONIC);
     form(job, "first", &first);
-    times[1] = now_ms(CLOCK_MONOTONIC);
+    times[1] = clock_ms(CLOCK_MONOTONIC);
     must(ct_barrier(first, NULL), ct_group_failure(first));
-    times[2] = now_ms(CLOCK_MONOTONIC);
-    cpu_ms = now_ms(CLOCK_PROCESS_CPUTIME_ID) - cpu_ms;
+    times[2] = clock_ms(CLOCK_MONOTONIC);
+    cpu_ms = clock_ms(CLOCK_PROCESS_CPUTIME_ID) - cpu_ms;
     must(ct_barrier(first, NULL), ct_group_failure(first));
-    times[3] = now_ms(CLOCK_MONOTONIC);
+    times[3] = clock_ms(CLOCK_MONOTONIC);
     form(job, "second", &second);
-    times[4] = now_ms(CLOCK_MONOTONIC);
+    times[4] = clock_ms(CLOCK_MONOTONIC);
     must(ct_all_reduce(first, ct_inplace(times, TIMES, CT_F64), CT_REDUCE_MAX, NULL),
          ct_group_failure(first));
     must(ct_all_reduce(first, ct_inplace(&cpu_ms, 1, CT_F64), CT_REDUCE_SUM, NULL),

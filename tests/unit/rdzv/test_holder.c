@@ -116,6 +116,7 @@ Test(holder, one_that_was_removed_while_it_was_cut_off_names_those_who_hold_the_
 Test(holder, of_two_none_is_replaced_because_its_node_is_away)
 {
     begin(2, 1);
+    uint64_t told = world->list[1].told_epoch;
     for (int i = 0; i < 150; i++) { /* its agent comes no more, its replica is heard */
         struct ct_holder_conn *conn = world->list[0].holder.conns;
 
@@ -124,6 +125,7 @@ Test(holder, of_two_none_is_replaced_because_its_node_is_away)
         hosts_run(world, 100);
         cr_assert_eq(hosts_voters(world, 0), 3);
     }
+    cr_assert_eq(world->list[1].told_epoch, told, "nothing has changed");
     cr_assert_eq(hosts_leader(world), 0);
 }
 
