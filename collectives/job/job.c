@@ -5,6 +5,7 @@
 #include "job/job_link.h"
 #include "job/job_resource.h"
 #include "job/job_state.h"
+#include "wire/node_runs.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -54,31 +55,33 @@ static int open_alone(struct ct_job *job, struct ct_error *err)
     return 0;
 }
 
-/* Nodes must hold the ranks 0 .. world - 1 in order, without a gap. */
 static int take_nodes(struct ct_job *job, const struct ct_msg_assign *assign, struct ct_error *err)
 {
-    uint64_t next = 0;
+    const struct ct_node_runs runs = {assign->runs.data, assign->runs.count};
+    uint64_t nodes = 0;
+    int count = 0, first_rank = 0;
 
-    free(job->nodes); /* of the round before */
-    job->nodes = calloc((size_t)assign->nodes.count + 1, sizeof *job->nodes);
-    if (job->nodes == NULL)
-        return ct_error_set(err, CT_ENOMEM, "no memory for a job");
-    for (uint32_t i = 0; i < assign->nodes.count; i++) {
-        const struct ct_wire_place *place = &assign->nodes.data[i];
-
-        if (place->first_rank != next || place->slots == 0)
-            return ct_error_set(err, CT_EPROTOCOL, "the agent's assignment has a gap at node %u",
-                                (unsigned)i);
-        next += place->slots;
-        job->nodes[i].first_rank = (int)place->first_rank;
-        job->nodes[i].slots = (int)place->slots;
-        (void)ct_str_copy(job->nodes[i].address, sizeof job->nodes[i].address, place->address);
-    }
-    if (next != assign->world || assign->rank >= assign->world || assign->world > INT_MAX ||
+    for (uint32_t i = 0; i < runs.count; i++)
+        nodes += runs.data[i].nodes;
+    if (nodes > CT_WIRE_NODES || !ct_node_runs_fit(runs, (uint32_t)nodes, assign->world) ||
+        assign->rank >= assign->world || assign->world > INT_MAX ||
         assign->base_rank >= (int64_t)assign->world)
         return ct_error_set(err, CT_EPROTOCOL,
                             "the agent's assignment does not add up: rank %u of %u",
                             (unsigned)assign->rank, (unsigned)assign->world);
+    free(job->nodes); /* of the round before */
+    job->nodes = calloc((size_t)nodes, sizeof *job->nodes);
+    if (job->nodes == NULL)
+        return ct_error_set(err, CT_ENOMEM, "no memory for a job");
+    for (uint32_t i = 0; i < runs.count; i++)
+        for (uint32_t k = 0; k < runs.data[i].nodes; k++) {
+            int slots = (int)runs.data[i].slots;
+
+            job->nodes[count++] = (struct ct_job_node){.first_rank = first_rank, .slots = slots};
+            first_rank += slots;
+        }
+    job->assignment.nnodes = count;
+    (void)ct_str_copy(job->address, sizeof job->address, assign->address);
     return 0;
 }
 
@@ -102,7 +105,7 @@ static int take_assignment(struct ct_job *job, const struct ct_msg_assign *assig
                                              .local_rank = (int)assign->local_rank,
                                              .local_world = (int)assign->local_world,
                                              .node_rank = (int)assign->node_rank,
-                                             .nnodes = (int)assign->nodes.count,
+                                             .nnodes = job->assignment.nnodes,
                                              .restart_count = (int)assign->restart_count};
     ct_worker_record_place(job->record, assign->generation, assign->rank, assign->world);
     ct_job_names_reset(job->names);
@@ -217,12 +220,19 @@ const struct ct_assignment *ct_job_assignment(const struct ct_job *job)
 
 const struct ct_job_node *ct_job_node(const struct ct_job *job, int rank)
 {
-    const struct ct_job_node *node = job->nodes;
+    const struct ct_job_node *nodes = job->nodes;
+    int from = 0, to = job->assignment.nnodes; /* it is in [from, to) */
 
     CT_ASSERT(rank >= 0 && rank < job->assignment.world);
-    while (rank >= node->first_rank + node->slots)
-        node++;
-    return node;
+    while (to - from > 1) {
+        int middle = from + (to - from) / 2;
+
+        if (rank < nodes[middle].first_rank)
+            to = middle;
+        else
+            from = middle;
+    }
+    return &nodes[from];
 }
 
 bool ct_job_revoked(const struct ct_job *job)

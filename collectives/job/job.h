@@ -19,13 +19,13 @@ struct ct_thread_world;
 struct ct_job_node {
     int first_rank;
     int slots;
-    char address[256]; /* at which other nodes reach its workers; "": loopback only */
 };
 
 struct ct_job {
     struct ct_assignment assignment;
-    struct ct_job_node *nodes;          /* assignment.nnodes of them, ascending by rank */
-    struct ct_kv kv;                    /* no functions in a job of its own */
+    struct ct_job_node *nodes; /* assignment.nnodes of them, ascending by rank */
+    char address[256]; /* at which other nodes reach this one's workers; "": loopback only */
+    struct ct_kv kv;   /* no functions in a job of its own */
     const struct ct_control_page *page; /* may be NULL: never revoked */
     struct ct_worker_record *record;    /* NULL without an agent */
     struct ct_job_link *link;           /* NULL without an agent */
@@ -64,7 +64,7 @@ void ct_job_introduce(struct ct_job *job);
 /* Note in the record that this process waits for its agent, without a deadline. */
 void ct_job_away(struct ct_job *job);
 
-/* Return the node of a rank. */
+/* Return the node of a rank, in O(log nodes). */
 const struct ct_job_node *ct_job_node(const struct ct_job *job, int rank);
 
 #endif

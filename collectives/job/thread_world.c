@@ -223,8 +223,7 @@ int ct_thread_world_new_nodes(int world, int nodes, struct ct_thread_world **ret
         return CT_ENOMEM;
     made->size = world;
     for (int i = 0; i < nodes; i++)
-        made->nodes[i] =
-            (struct ct_job_node){.first_rank = i * slots, .slots = slots, .address = "127.0.0.1"};
+        made->nodes[i] = (struct ct_job_node){.first_rank = i * slots, .slots = slots};
     (void)pthread_mutex_init(&made->lock, NULL);
     (void)pthread_cond_init(&made->changed, NULL);
     for (int rank = 0; rank < world; rank++)
@@ -239,6 +238,7 @@ int ct_thread_world_new_nodes(int world, int nodes, struct ct_thread_world **ret
                            .node_rank = rank / slots,
                            .nnodes = nodes},
             .nodes = made->nodes,
+            .address = "127.0.0.1",
             .kv = {kv_set, kv_wait, made, kv_set, kv_poll},
             .page = &made->page,
             .names = ct_job_names_new(),

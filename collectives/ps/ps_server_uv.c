@@ -87,18 +87,17 @@ static void on_tick(uv_timer_t *tick)
 static int choose_address(struct ct_ps_server *server, struct ct_error *err)
 {
     const struct ct_job *job = server->round->job;
-    const struct ct_job_node *node = ct_job_node(job, job->assignment.rank);
     bool far = job->assignment.nnodes > 1;
     struct ct_ps_address *address = &server->address;
 
     *address = (struct ct_ps_address){.encrypted = far || server->round->encrypt};
-    if (far && node->address[0] == '\0')
+    if (far && job->address[0] == '\0')
         return ct_error_set(err, CT_EUNSUPPORTED,
                             "the node of parameter server %d has no address that other nodes can "
                             "reach: give one with --local-addr",
                             server->index);
     (void)ct_str_copy(address->endpoint.host, sizeof address->endpoint.host,
-                      far ? node->address : "127.0.0.1");
+                      far ? job->address : "127.0.0.1");
     if (getrandom(address->token, sizeof address->token, 0) != (ssize_t)sizeof address->token ||
         getrandom(address->key.secret, CT_KEY_BYTES, 0) != CT_KEY_BYTES)
         return ct_error_set(err, CT_EOS, "the system gives no random numbers");

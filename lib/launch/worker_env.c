@@ -55,32 +55,33 @@ static const struct row table[] = {
     {"CTRUN_RECORD_FD", ALWAYS, CONSTANT, 0, "5"},
 };
 
-void ct_worker_env_ranks(struct ct_worker_env *env, const struct ct_env_node *nodes, uint32_t count,
-                         uint32_t node, uint32_t local_rank)
+void ct_worker_env_ranks(struct ct_worker_env *env, struct ct_node_runs runs, uint32_t node,
+                         uint32_t local_rank)
 {
-    uint32_t before = 0, world = 0, role_before = 0, role_world = 0;
+    uint32_t first, count = 0, world = 0, role_before = 0, role_world = 0;
+    const struct ct_wire_run *own = ct_node_runs_find(runs, node, &first);
 
-    CT_ASSERT(node < count && local_rank < nodes[node].slots);
-    for (uint32_t i = 0; i < count; i++) {
-        bool same_role = strcmp(nodes[i].role, nodes[node].role) == 0;
+    CT_ASSERT(local_rank < own->slots);
+    for (uint32_t i = 0; i < runs.count; i++) {
+        const struct ct_wire_run *run = &runs.data[i];
 
-        world += nodes[i].slots;
-        role_world += same_role ? nodes[i].slots : 0;
-        if (i < node) {
-            before += nodes[i].slots;
-            role_before += same_role ? nodes[i].slots : 0;
+        if (strcmp(run->role, own->role) == 0) {
+            role_before += CT_MIN(run->nodes, node > count ? node - count : 0) * run->slots;
+            role_world += run->nodes * run->slots;
         }
+        count += run->nodes;
+        world += run->nodes * run->slots;
     }
-    env->rank = before + local_rank;
+    env->rank = first + local_rank;
     env->world_size = world;
     env->local_rank = local_rank;
     env->device_rank = local_rank;
-    env->local_world_size = nodes[node].slots;
+    env->local_world_size = own->slots;
     env->group_rank = node;
     env->group_world_size = count;
     env->role_rank = role_before + local_rank;
     env->role_world_size = role_world;
-    env->role_name = nodes[node].role;
+    env->role_name = own->role;
 }
 
 static char *format(struct ct_arena *arena, const struct row *row, const struct ct_worker_env *env)

@@ -1,11 +1,12 @@
 /* The environment of a worker: torchelastic's variables, so that an unmodified env:// script
  * starts, and ctrun's own. One table in worker_env.c lists them all.
  *
- * Ranks follow from the round's node table: uneven nodes and several roles are ordinary. Pure. */
+ * Ranks follow from the round's runs of nodes: uneven nodes and several roles are ordinary. Pure. */
 #ifndef CT_LAUNCH_WORKER_ENV_H
 #define CT_LAUNCH_WORKER_ENV_H
 
 #include "base/arena.h"
+#include "wire/node_runs.h"
 
 #include <stdint.h>
 
@@ -16,12 +17,6 @@ enum {
 };
 
 #define CT_ENV_MARKS "CTRUN_MARKS" /* of the agents that a worker descends from (guard.h) */
-
-/* A node as far as ranks go, in the order of the round. */
-struct ct_env_node {
-    uint32_t slots;
-    const char *role;
-};
 
 struct ct_worker_env {
     uint32_t rank, world_size;
@@ -46,9 +41,9 @@ struct ct_worker_env {
     const char *run_folder;      /* that the job's training writes to; "" until it is known */
 };
 
-/* Fill the ranks, sizes and role of worker `local_rank` of node `node` (< count). */
-void ct_worker_env_ranks(struct ct_worker_env *env, const struct ct_env_node *nodes, uint32_t count,
-                         uint32_t node, uint32_t local_rank);
+/* Fill the ranks, sizes and role of worker `local_rank` of a node of the round. */
+void ct_worker_env_ranks(struct ct_worker_env *env, struct ct_node_runs runs, uint32_t node,
+                         uint32_t local_rank);
 
 /* Build the environment: `parent` (a NULL-terminated list) with the variables of `env` on top. The
  * list and the new strings live in `arena`, unchanged strings stay where they are. NULL without

@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 enum {
-    CT_WIRE_PROTOCOL = 8,       /* what HELLO and WELCOME compare */
+    CT_WIRE_PROTOCOL = 9,       /* what HELLO and WELCOME compare */
     CT_WIRE_MAGIC = 0x01525443, /* "CTR\x01": ctrun, frame format 1 */
     CT_WIRE_HEADER = 16,        /* bytes before the payload */
 
@@ -87,7 +87,7 @@ struct ct_bytes {
 #define CT_WIRE_C_f64 double
 #define CT_WIRE_C_id struct ct_id
 
-/* struct ct_wire_node, struct ct_wire_place; struct ct_msg_hello, struct ct_msg_welcome, ... The
+/* struct ct_wire_node, struct ct_wire_run; struct ct_msg_hello, struct ct_msg_welcome, ... The
  * ct_wire_of_... are for LIST and ONE, whose record may be a layout, which has another's struct. */
 #define FIELD(kind, name) CT_WIRE_C_##kind name;
 #define STR(name, limit) const char *name;

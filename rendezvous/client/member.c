@@ -337,33 +337,6 @@ static void on_prepare(struct ct_member *member, const struct ct_msg_prepare *m)
     member->on.on_prepare(member->on.context, m->generation, reason, member->requested_at_boundary);
 }
 
-/* Ask for the next part of a large round. */
-static void pull(struct ct_member *member, const struct ct_assembly *assembly, uint64_t generation)
-{
-    bool begun = assembly->round.generation == generation;
-    struct ct_message message = {
-        .type = CT_MSG_ROSTER,
-        .roster = {.generation = generation, .first = begun ? assembly->received : 0}};
-    member->pulls = generation;
-    member->io.send(member->io.context, &message);
-}
-
-/* Add what came to the round; 1 when it is whole. */
-static int assemble(struct ct_member *member, const struct ct_msg_round *m, struct ct_error *err)
-{
-    struct ct_assembly *assembly = member->assembly;
-    const struct ct_offer self = {member->options.id, member->options.slots};
-    bool is_short = m->first == m->node_count;
-    int rc = 0;
-    if (is_short && member->options.short_rounds)
-        rc = ct_assembly_short(assembly, m, self, err);
-    else if (!is_short)
-        rc = ct_assembly_add(assembly, m, self, err);
-    if (rc == 0 && (is_short || member->pulls == m->generation))
-        pull(member, assembly, m->generation);
-    return rc;
-}
-
 static void on_round(struct ct_member *member, const struct ct_msg_round *m)
 {
     if (m->generation != member->requested || !member->has_prepared)
@@ -377,7 +350,9 @@ static void on_round(struct ct_member *member, const struct ct_msg_round *m)
         fail(member, &err);
         return;
     }
-    int rc = assemble(member, m, &err);
+    const struct ct_offer self = {member->options.id, member->options.slots};
+    int rc = m->first == m->node_count ? ct_assembly_short(assembly, m, self, &err)
+                                       : ct_assembly_add(assembly, m, self, &err);
     if (rc < 0)
         fail(member, &err);
     if (rc != 1)

@@ -39,8 +39,7 @@ struct ct_agent_options {
     int32_t node_rank;  /* asked for; -1: none */
     int32_t slurm_node; /* SLURM_NODEID; -1: none */
     bool survivable;
-    uint32_t source;   /* IPv4 address to connect from, as a number; 0: any */
-    bool short_rounds; /* of a large round this node, node 0 and the base are enough */
+    uint32_t source; /* IPv4 address to connect from, as a number; 0: any */
     bool
         reports_recovery; /* by ct_agent_state_recovered; else a round has recovered as it begins */
     struct ct_id id;      /* {0, 0}: drawn from getrandom(2) */
@@ -181,7 +180,6 @@ struct ct_member {
     uint64_t step;
 
     struct ct_assembly *assembly; /* the round that is coming in */
-    uint64_t pulls;               /* the large round whose parts it asks for */
     struct ct_assembly *current;  /* the last that was complete */
     struct ct_relay relay;
     bool muted; /* ct_member_stop: no more callbacks */

@@ -2,6 +2,7 @@
 #include "rendezvous/core/assembly.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +40,6 @@ static bool begin(struct ct_assembly *assembly, const struct ct_msg_round *part,
         .base_node = part->base_node,
         .published_generation = part->published_generation,
         .published_step = part->published_step,
-        .self = UINT32_MAX,
         .node_count = part->node_count,
         .world = part->world,
     };
@@ -47,13 +47,13 @@ static bool begin(struct ct_assembly *assembly, const struct ct_msg_round *part,
     return assembly->nodes != NULL;
 }
 
-static bool add_node(struct ct_assembly *assembly, const struct ct_wire_node *node,
+static bool add_node(struct ct_assembly *assembly, const struct ct_wire_node *node, uint32_t index,
                      struct ct_offer self)
 {
     struct ct_arena *arena = &assembly->arena;
-    uint32_t index = assembly->received++;
-    struct ct_round_node *to = &assembly->nodes[index];
+    struct ct_round_node *to = &assembly->nodes[assembly->received++];
     *to = (struct ct_round_node){
+        .index = index,
         .id = node->incarnation,
         .host = ct_arena_strdup(arena, node->host),
         .address = ct_arena_strdup(arena, node->address),
@@ -64,7 +64,7 @@ static bool add_node(struct ct_assembly *assembly, const struct ct_wire_node *no
         .survivor = node->survivor != 0,
     };
     if (ct_id_equal(node->incarnation, self.id))
-        assembly->round.self = index;
+        assembly->round.own = to;
     return to->host != NULL && to->address != NULL && to->role != NULL;
 }
 
@@ -77,17 +77,72 @@ static int contradiction(const struct ct_round *round, struct ct_error *err)
                         round->generation);
 }
 
-/* Do the nodes' ranks follow each other up to the world's size? And this node has what it offered.
- */
-static bool is_sound(const struct ct_round *round, struct ct_offer self)
+/* Is each node where the runs have it? And this one has what it offered. */
+static bool is_sound(const struct ct_assembly *assembly, struct ct_offer self)
 {
-    uint64_t world = 0;
-    for (uint32_t i = 0; i < round->node_count; i++) {
-        if (round->nodes[i].slots == 0 || round->nodes[i].first_rank != world)
+    const struct ct_round *round = &assembly->round;
+    uint32_t first;
+
+    if (!ct_node_runs_fit(round->runs, round->node_count, round->world))
+        return false;
+    for (uint32_t i = 0; i < assembly->received; i++) {
+        const struct ct_round_node *node = &assembly->nodes[i];
+        if (node->index >= round->node_count ||
+            ct_node_runs_find(round->runs, node->index, &first)->slots != node->slots ||
+            node->first_rank != first)
             return false;
-        world += round->nodes[i].slots;
     }
-    return world == round->world && round->own->slots == self.slots && round->base_node >= -1;
+    return round->own->slots == self.slots;
+}
+
+/* All parts are there: 1, or the error. */
+static int complete(struct ct_assembly *assembly, struct ct_offer self, struct ct_error *err)
+{
+    struct ct_round *round = &assembly->round;
+    for (uint32_t i = 0; i < assembly->received; i++) {
+        const struct ct_round_node *node = &assembly->nodes[i];
+        if (node->index == 0)
+            round->head = node;
+        if (round->base_node >= 0 && node->index == (uint32_t)round->base_node)
+            round->base = node;
+    }
+    if (round->own == NULL || round->head == NULL)
+        return ct_error_set(err, CT_EPROTOCOL, "round %" PRIu64 " does not list this node",
+                            round->generation);
+    round->self = round->own->index;
+    bool has_base = round->base_node == -1 || round->base != NULL;
+    return has_base && is_sound(assembly, self) ? 1 : contradiction(round, err);
+}
+
+static bool copy_runs(struct ct_assembly *assembly, const struct ct_msg_round *m)
+{
+    struct ct_wire_run *runs = ct_arena_array(&assembly->arena, m->runs.count, sizeof(*runs));
+    for (uint32_t i = 0; i < m->runs.count && runs != NULL; i++) {
+        runs[i] = m->runs.data[i];
+        runs[i].role = ct_arena_strdup(&assembly->arena, m->runs.data[i].role);
+        if (runs[i].role == NULL)
+            return false;
+    }
+    assembly->round.runs = (struct ct_node_runs){runs, m->runs.count};
+    return runs != NULL;
+}
+
+/* The runs of nodes that are all there; false without memory. */
+static bool find_runs(struct ct_assembly *assembly)
+{
+    struct ct_round *round = &assembly->round;
+    struct ct_wire_run *runs = ct_arena_array(&assembly->arena, round->node_count, sizeof(*runs));
+    if (runs == NULL)
+        return false;
+    for (uint32_t i = 0; i < round->node_count; i++)
+        ct_node_runs_add(runs, &round->runs.count, round->nodes[i].slots, round->nodes[i].role);
+    round->runs.data = runs;
+    return true;
+}
+
+static int no_memory(uint32_t nodes, struct ct_error *err)
+{
+    return ct_error_set(err, CT_ENOMEM, "no memory for a round of %u nodes", nodes);
 }
 
 int ct_assembly_add(struct ct_assembly *assembly, const struct ct_msg_round *part,
@@ -95,8 +150,7 @@ int ct_assembly_add(struct ct_assembly *assembly, const struct ct_msg_round *par
 {
     if (part->first == 0 && part->node_count > 0 && part->node_count <= CT_WIRE_NODES) {
         if (!begin(assembly, part, part->node_count))
-            return ct_error_set(err, CT_ENOMEM, "no memory for a round of %u nodes",
-                                part->node_count);
+            return no_memory(part->node_count, err);
     }
     const struct ct_round *round = &assembly->round;
     if (part->generation != round->generation || part->first != assembly->received)
@@ -106,41 +160,29 @@ int ct_assembly_add(struct ct_assembly *assembly, const struct ct_msg_round *par
         return ct_error_set(err, CT_EPROTOCOL, "the parts of round %" PRIu64 " do not fit together",
                             part->generation);
     for (uint32_t i = 0; i < part->nodes.count; i++)
-        if (!add_node(assembly, &part->nodes.data[i], self))
-            return ct_error_set(err, CT_ENOMEM, "no memory for a round of %u nodes",
-                                part->node_count);
+        if (!add_node(assembly, &part->nodes.data[i], assembly->received, self))
+            return no_memory(part->node_count, err);
     if (assembly->received < round->node_count)
         return 0;
-    if (round->self == UINT32_MAX || round->base_node >= (int32_t)round->node_count)
-        return ct_error_set(err, CT_EPROTOCOL, "round %" PRIu64 " does not list this node",
-                            part->generation);
-    assembly->round.nodes = assembly->round.head = assembly->nodes;
-    assembly->round.own = &assembly->nodes[round->self];
-    return is_sound(round, self) ? 1 : contradiction(round, err);
+    assembly->round.nodes = assembly->nodes;
+    return find_runs(assembly) ? complete(assembly, self, err) : no_memory(part->node_count, err);
 }
 
 int ct_assembly_short(struct ct_assembly *assembly, const struct ct_msg_round *m,
                       struct ct_offer self, struct ct_error *err)
 {
-    if (!begin(assembly, m, m->nodes.count))
-        return ct_error_set(err, CT_ENOMEM, "no memory for a round");
-    struct ct_round *round = &assembly->round;
-    for (uint32_t i = 0; i < m->nodes.count; i++) {
-        const struct ct_wire_node *node = &m->nodes.data[i];
-        if (!add_node(assembly, node, self))
-            return ct_error_set(err, CT_ENOMEM, "no memory for a round");
-        if (round->self == i)
-            round->own = &assembly->nodes[i];
-        if (node->index == 0)
-            round->head = &assembly->nodes[i];
-    }
-    if (round->own == NULL || round->head == NULL || round->base_node >= (int32_t)m->node_count)
-        return ct_error_set(err, CT_EPROTOCOL, "round %" PRIu64 " does not list this node",
-                            m->generation);
-    round->self = m->nodes.data[round->self].index;
-    bool fits = round->own->slots == self.slots &&
-                (uint64_t)round->own->first_rank + self.slots <= round->world;
-    return fits && round->self < m->node_count && round->base_node >= -1
-               ? 1
-               : contradiction(round, err);
+    if (!begin(assembly, m, m->nodes.count) || !copy_runs(assembly, m))
+        return no_memory(m->node_count, err);
+    for (uint32_t i = 0; i < m->nodes.count; i++)
+        if (!add_node(assembly, &m->nodes.data[i], m->nodes.data[i].index, self))
+            return no_memory(m->node_count, err);
+    return complete(assembly, self, err);
+}
+
+const char *ct_round_name(const struct ct_round *round, uint32_t node, char room[32])
+{
+    if (round->nodes != NULL && node < round->node_count)
+        return round->nodes[node].host;
+    (void)snprintf(room, 32, "node %u", node);
+    return room;
 }

@@ -2,11 +2,12 @@
 #ifndef CT_RENDEZVOUS_CORE_ASSEMBLY_H
 #define CT_RENDEZVOUS_CORE_ASSEMBLY_H
 
-#include "wire/wire.h"
+#include "wire/node_runs.h"
 
 #include <stdbool.h>
 
 struct ct_round_node {
+    uint32_t index; /* position in the roster = node rank */
     struct ct_id id;
     const char *host;
     const char *address; /* that the other nodes reach it at */
@@ -32,9 +33,11 @@ struct ct_round {
     uint32_t self;                 /* index of this node */
     uint32_t node_count;
     uint32_t world;                    /* all slots */
+    struct ct_node_runs runs;          /* all nodes, as far as ranks and roles go */
     const struct ct_round_node *own;   /* this node */
     const struct ct_round_node *head;  /* node 0 */
-    const struct ct_round_node *nodes; /* all; NULL in a short one (see ct_assembly_short) */
+    const struct ct_round_node *base;  /* base_node; NULL: nobody holds state */
+    const struct ct_round_node *nodes; /* all; NULL in a large round (ct_assembly_short) */
 };
 
 /* This node's offer, by which it finds itself in the round. */
@@ -51,6 +54,9 @@ struct ct_assembly {
     struct ct_arena arena;
 };
 
+/* Return the name of a node for people: its host, or in a large round "node 17", in `room`. */
+const char *ct_round_name(const struct ct_round *round, uint32_t node, char room[32]);
+
 struct ct_assembly *ct_assembly_new(void);
 void ct_assembly_free(struct ct_assembly *assembly);
 
@@ -61,7 +67,8 @@ void ct_assembly_free(struct ct_assembly *assembly);
 int ct_assembly_add(struct ct_assembly *assembly, const struct ct_msg_round *part,
                     struct ct_offer self, struct ct_error *err);
 
-/* The same with a short ROUND: complete at once, without `nodes`. 1, CT_EPROTOCOL, CT_ENOMEM. */
+/* The same with the short ROUND of a large round: complete at once, without `nodes`. 1,
+ * CT_EPROTOCOL, CT_ENOMEM. */
 int ct_assembly_short(struct ct_assembly *assembly, const struct ct_msg_round *m,
                       struct ct_offer self, struct ct_error *err);
 

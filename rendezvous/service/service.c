@@ -51,6 +51,7 @@ static void free_job(struct ct_service_job *job)
     ct_rdzv_free(job->core);
     free(job->sets);
     free(job->waits);
+    ct_arena_deinit(&job->runs_arena);
     ct_admin_forget(job);
     free(job);
 }
@@ -470,10 +471,6 @@ static void on_member_message(struct ct_service *service, uint64_t now_ms,
         return;
     case CT_MSG_FLIGHT_REPLY:
         ct_service_on_flight_reply(service, link, &message->flight_reply);
-        return;
-    case CT_MSG_ROSTER:
-        if (message->roster.generation == ct_rdzv_roster(link->job->core)->generation)
-            ct_service_send_part(link->job, link->number, message->roster.first);
         return;
     case CT_MSG_PREPARED:
         event.kind = CT_RDZV_ON_PREPARED;

@@ -64,7 +64,7 @@ enum {
 struct ct_service_limits {
     uint32_t jobs;              /* 0: 1024 */
     uint32_t links;             /* 0: 131072 */
-    uint32_t whole_round_nodes; /* nodes up to which a round is told with all of them; 0: 1024 */
+    uint32_t whole_round_nodes; /* nodes up to which all names of a round are told; 0: 1024 */
     uint32_t open_requests;     /* store requests of one link that wait for an answer; 0: 8192 */
     struct ct_id own;     /* incarnation of the agent in this process; {0, 0}: there is none */
     const char *only_job; /* the one job that may be served (outlives the service); NULL: any */

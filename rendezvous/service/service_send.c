@@ -26,6 +26,8 @@ static void send_to_members(struct ct_service_job *job, uint64_t link, unsigned 
     }
 }
 
+enum { RUNS_ARENA_BYTES = 16 << 20 };
+
 enum {
     ANY = (1 << CT_RDZV_MEMBER_STATES) - 1 - (1 << CT_RDZV_FREE),
     PREPARING = 1 << CT_RDZV_PREPARING,
@@ -87,6 +89,30 @@ void ct_service_send_part(struct ct_service_job *job, uint64_t link, uint32_t fi
     send_to_members(job, link, IN_ROUND, &message);
 }
 
+/* Find the runs of the newest round; false without memory. */
+static bool find_runs(struct ct_service_job *job)
+{
+    const struct ct_rdzv_roster *roster = ct_rdzv_roster(job->core);
+    if (job->runs_of == roster->generation)
+        return true;
+    job->runs_of = 0;
+    ct_arena_deinit(&job->runs_arena);
+    ct_arena_init(&job->runs_arena, RUNS_ARENA_BYTES);
+    struct ct_wire_run *runs = ct_arena_array(&job->runs_arena, roster->count, sizeof(*runs));
+    if (runs == NULL)
+        return false;
+    job->runs = (struct ct_node_runs){.data = runs};
+    for (uint32_t i = 0; i < roster->count; i++)
+        ct_node_runs_add(runs, &job->runs.count, roster->places[i].slots, roster->places[i].role);
+    for (uint32_t i = 0; i < job->runs.count; i++) {
+        runs[i].role = ct_arena_strdup(&job->runs_arena, runs[i].role);
+        if (runs[i].role == NULL)
+            return false;
+    }
+    job->runs_of = roster->generation;
+    return true;
+}
+
 /* A large round: what every node needs of it, instead of N nodes to each of N. */
 static void send_short(struct ct_service_job *job, const struct ct_rdzv_member *member)
 {
@@ -104,12 +130,15 @@ static void send_short(struct ct_service_job *job, const struct ct_rdzv_member *
         if (!is_known)
             nodes[count++] = node_of(roster, (uint32_t)wanted[i]);
     }
+    message.round.runs.data = job->runs.data;
+    message.round.runs.count = job->runs.count;
     message.round.nodes.data = nodes;
     message.round.nodes.count = count;
     send_to(job, member->link, &message);
 }
 
-/* The roster: in as many parts as it needs, or in short. */
+/* The roster: in as many parts as it needs, or in short. Without memory a member's next heartbeat
+ * asks again. */
 static void send_round(struct ct_service_job *job, uint64_t link)
 {
     uint32_t count = ct_rdzv_roster(job->core)->count;
@@ -118,6 +147,8 @@ static void send_round(struct ct_service_job *job, uint64_t link)
             ct_service_send_part(job, link, first);
         return;
     }
+    if (!find_runs(job))
+        return;
     const struct ct_service_link *to = ct_service_link_of(job->service, link);
     if (to != NULL && to->member < ct_rdzv_capacity(job->core))
         send_short(job, ct_rdzv_member(job->core, to->member));

@@ -4,6 +4,8 @@
 
 #include "rendezvous/service/service.h"
 
+#include "wire/node_runs.h"
+
 enum {
     CT_SERVICE_SLOT_BITS = 20,
     CT_SERVICE_SLOT_MASK = (1 << CT_SERVICE_SLOT_BITS) - 1,
@@ -59,9 +61,12 @@ struct ct_service_job {
     uint64_t waiting_ms;             /* when `waiting` was written */
     enum ct_rdzv_phase waiting_phase;
     char waiting[1000];
-    uint64_t waits_generation;   /* of the round whose store of PyTorch `waits` speaks of */
-    uint64_t waits_ms;           /* when it was told */
-    char *waits;                 /* a line each who waits there, and for what; NULL: none */
+    uint64_t waits_generation; /* of the round whose store of PyTorch `waits` speaks of */
+    uint64_t waits_ms;         /* when it was told */
+    char *waits;               /* a line each who waits there, and for what; NULL: none */
+    struct ct_node_runs runs;  /* of round `runs_of`, a large one; in `runs_arena` */
+    uint64_t runs_of;
+    struct ct_arena runs_arena;
     struct ct_service_set *sets; /* by member, as far as one was made */
     uint32_t set_count;
     struct ct_service_cached_text cached[2]; /* for people, as JSON */

@@ -1,12 +1,11 @@
 /* One process that is N nodes for a rendezvous: how fast do they form a round, and what does it
  * cost?
  *
- * usage: swarm PROGRAMS NODES [clear | tls | rosters | holders], where PROGRAMS is the folder of
- * ctrund and ctrun; all but rosters by default
+ * usage: swarm PROGRAMS NODES [clear | tls | holders], where PROGRAMS is the folder of ctrund and
+ * ctrun; all by default
  *
  * It starts the rendezvous on loopback (tests/lib/cluster): a ctrund in clear, another with TLS,
  * and then HOLDERS true nodes (ctrun), of which the first hosts it and all hold the job's record.
- * `rosters` is TLS again, with nodes that want to know of all others, as a ctrun does.
  *
  * Every node is the true agent (agent_uv.h) with a TCP connection of its own; they have no workers,
  * so a promise is given at once. What is measured, in this order:
@@ -76,7 +75,6 @@ struct swarm {
     struct proc *holders; /* HOLDERS of them; NULL: a ctrund */
     const char *endpoint;
     const char *key_file; /* NULL: in clear */
-    bool whole_rosters;   /* each node asks for all of a round */
     struct ct_rdzv_params params;
     struct node *nodes;
     uint32_t count;
@@ -317,7 +315,6 @@ static void begin_node(struct swarm *swarm, uint32_t index)
         .slots = 1,
         .node_rank = -1,
         .slurm_node = -1,
-        .short_rounds = !swarm->whole_rosters,
         .source = (127u << 24) + (1u << 16) + index,
     };
     struct ct_agent_callbacks callbacks = {
@@ -382,14 +379,9 @@ static void finish(struct swarm *swarm)
 }
 
 /* Measure a rendezvous that listens; the exit status. */
-static int measure(const struct job *job, struct proc *daemon, struct proc *holders, uint32_t nodes,
-                   bool whole_rosters)
+static int measure(const struct job *job, struct proc *daemon, struct proc *holders, uint32_t nodes)
 {
-    struct swarm swarm = {.daemon = daemon,
-                          .holders = holders,
-                          .count = nodes,
-                          .whole_rosters = whole_rosters,
-                          .status = 1};
+    struct swarm swarm = {.daemon = daemon, .holders = holders, .count = nodes, .status = 1};
     swarm.endpoint = job->seats[0].endpoint;
     swarm.key_file = job->key[0] != '\0' ? job->key : NULL;
     swarm.params = ct_rdzv_params_default;
@@ -420,7 +412,7 @@ static int measure(const struct job *job, struct proc *daemon, struct proc *hold
 }
 
 /* Start a daemon, measure it, end it. */
-static int run(struct job *job, uint32_t nodes, const char *how, bool whole_rosters)
+static int run(struct job *job, uint32_t nodes, const char *how)
 {
     static const char *const words[] = {"--log_level", "error", NULL};
     struct proc *daemon = &job->seats[0].daemon;
@@ -429,7 +421,7 @@ static int run(struct job *job, uint32_t nodes, const char *how, bool whole_rost
     (void)fflush(stdout);
     job->port = 0;
     if (job_start_daemon(job, 0, HOSTS_HERE, NULL, words) == 0 && job_await_daemon(job, 0, 10))
-        status = measure(job, daemon, NULL, nodes, whole_rosters);
+        status = measure(job, daemon, NULL, nodes);
     if (process_runs(daemon))
         (void)kill(daemon->pid, SIGTERM);
     if (!process_await_end(daemon, 30) || daemon->status != 0)
@@ -465,7 +457,7 @@ static int run_holders(struct job *job, uint32_t nodes)
             (i == 0 && process_await_text(&job->agents[0], "this host leads", 20) == NULL))
             return 1;
     if (process_await_text(&job->agents[0], "is held by 5 hosts", 20) != NULL)
-        status = measure(job, &job->agents[0], job->agents, nodes, false);
+        status = measure(job, &job->agents[0], job->agents, nodes);
     for (int i = 0; status != 0 && i < HOLDERS; i++)
         (void)fprintf(stderr, "swarm: ctrun %d said:\n%s", i, ct_buf_str(&job->agents[i].text));
     job_end(job);
@@ -486,7 +478,7 @@ int main(int argc, char **argv)
     const char *only = argc == 4 ? argv[3] : NULL;
     if (argc < 3 || argc > 4 || ct_parse_u64(argv[2], &count) != 0 || count < 10 ||
         count > NODES_MAX) {
-        (void)fprintf(stderr, "usage: swarm PROGRAMS NODES [clear | tls | rosters | holders]\n");
+        (void)fprintf(stderr, "usage: swarm PROGRAMS NODES [clear | tls | holders]\n");
         return 2;
     }
     (void)signal(SIGPIPE, SIG_IGN);
@@ -495,13 +487,11 @@ int main(int argc, char **argv)
     (void)hosts_up(&hosts, "swarm", 1, true);
     job_init(&job, &hosts, argv[1], folder);
     job.bare = true;
-    int status = is_wanted(only, "clear") ? run(&job, (uint32_t)count, "in clear", false) : 0;
+    int status = is_wanted(only, "clear") ? run(&job, (uint32_t)count, "in clear") : 0;
     if (status == 0 && !job_make_key(&job, 10)) /* all that follows uses it */
         status = 1;
     if (status == 0 && is_wanted(only, "tls"))
-        status = run(&job, (uint32_t)count, "with TLS", false);
-    if (status == 0 && only != NULL && strcmp(only, "rosters") == 0)
-        status = run(&job, (uint32_t)count, "with TLS, each with the whole roster", true);
+        status = run(&job, (uint32_t)count, "with TLS");
     if (status == 0 && is_wanted(only, "holders"))
         status = run_holders(&job, (uint32_t)count);
     (void)ct_fs_remove_tree(folder);

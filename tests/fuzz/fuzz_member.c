@@ -96,6 +96,8 @@ static void check_nodes(const struct ct_round *round)
 {
     uint64_t ranks = 0;
 
+    CT_ASSERT(ct_node_runs_fit(round->runs, round->node_count, round->world));
+    CT_ASSERT((round->base != NULL) == (round->base_node >= 0));
     if (round->nodes == NULL)
         return;
     for (uint32_t i = 0; i < round->node_count; i++) {
@@ -176,6 +178,7 @@ static const enum ct_message_type types[] = {
 /* Three nodes, this one in the middle; `is_short`: as the one message of a large round. */
 static struct ct_message round_of(const struct world *world, bool is_short, struct ct_arena *arena)
 {
+    static const struct ct_wire_run all = {NODES, SLOTS, "default"};
     struct ct_wire_node *nodes = ct_arena_array(arena, NODES, sizeof(*nodes));
     struct ct_message message = {.type = CT_MSG_ROUND,
                                  .round = {.generation = world->requested,
@@ -194,6 +197,8 @@ static struct ct_message round_of(const struct world *world, bool is_short, stru
                                          .slots = SLOTS,
                                          .first_rank = i * SLOTS,
                                          .role = "default"};
+    message.round.runs.data = &all;
+    message.round.runs.count = is_short ? 1 : 0;
     message.round.nodes.data = nodes;
     message.round.nodes.count = NODES;
     return message;
@@ -406,8 +411,7 @@ static void begin(struct world *world, uint8_t setting)
                                        .slots = SLOTS,
                                        .node_rank = -1,
                                        .slurm_node = -1,
-                                       .short_rounds = setting & 1,
-                                       .reports_recovery = setting >> 1 & 1,
+                                       .reports_recovery = setting & 1,
                                        .id = {.low = 1}};
     const struct ct_agent_callbacks callbacks = {.context = world,
                                                  .on_waiting = on_waiting,

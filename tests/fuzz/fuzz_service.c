@@ -153,9 +153,9 @@ static struct ct_message join_of(struct world *world, size_t which)
 static const enum ct_message_type types[] = {
     CT_MSG_HELLO,      CT_MSG_JOIN,        CT_MSG_HEARTBEAT,    CT_MSG_PREPARED,
     CT_MSG_FAILURE,    CT_MSG_DONE,        CT_MSG_LEAVE,        CT_MSG_PUBLISH,
-    CT_MSG_PROGRESS,   CT_MSG_STORE_WAITS, CT_MSG_ROSTER,       CT_MSG_STORE_SET,
+    CT_MSG_PROGRESS,   CT_MSG_STORE_WAITS, CT_MSG_FLIGHT_REPLY, CT_MSG_STORE_SET,
     CT_MSG_STORE_GET,  CT_MSG_STORE_ADD,   CT_MSG_STORE_CAS,    CT_MSG_STORE_DELETE,
-    CT_MSG_STORE_WAIT, CT_MSG_ADMIN,       CT_MSG_FLIGHT_QUERY, CT_MSG_FLIGHT_REPLY,
+    CT_MSG_STORE_WAIT, CT_MSG_ADMIN,       CT_MSG_FLIGHT_QUERY,
 };
 
 static struct ct_message truth(struct world *world, size_t which, enum ct_message_type type)
@@ -219,7 +219,7 @@ static struct ct_message truth(struct world *world, size_t which, enum ct_messag
                 (struct ct_msg_store_get){.request = ++world->seq, .generation = acting};
             message.store_get.key = "key";
         } else {
-            message.roster.generation = acting;
+            message.store_waits.generation = acting;
         }
         break;
     }

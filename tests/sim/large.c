@@ -312,7 +312,6 @@ static void make_agent(struct large *large, uint32_t index)
         .node_rank = -1,
         .slurm_node = -1,
         .survivable = true,
-        .short_rounds = true,
         .id = {.high = index + 1, .low = 1},
     };
     ct_member_init(&agent->member, &options, &callbacks, &io, ct_rng_next(&large->rng));

@@ -35,7 +35,7 @@ static uint64_t wall_ms(void)
 
 static uint32_t rank_of(const struct node *node, uint32_t local_rank)
 {
-    return node->round->nodes[node->round->self].first_rank + local_rank;
+    return node->round->own->first_rank + local_rank;
 }
 
 /* The failure of a place of this node that no process has ended for: pid 0, `code` says why. */
@@ -255,8 +255,7 @@ static void start_failed(struct node *node, uint32_t local_rank, const struct ct
     node->failing = (struct ct_worker_failure){.record = ct_failure_none};
 }
 
-static int start_workers(struct node *node, const struct ct_wire_place *places,
-                         uint32_t *ret_failed, struct ct_error *err)
+static int start_workers(struct node *node, uint32_t *ret_failed, struct ct_error *err)
 {
     const struct job *job = node->job;
     struct round_input input = {
@@ -272,8 +271,7 @@ static int start_workers(struct node *node, const struct ct_wire_place *places,
         .files = store_files(node->store),
         .count = job->slots,
     };
-    int rc = places == NULL ? ct_error_set(err, CT_ENOMEM, "out of memory for the table of nodes")
-                            : store_open(node->store, node->round, &input.master, err);
+    int rc = store_open(node->store, node->round, &input.master, err);
 
     if (rc == 0)
         rc = round_specs(&input, &node->round_arena, &start.specs, err);
@@ -296,14 +294,13 @@ static void do_begin(struct node *node, const struct agent_event *event)
     report_round(node, restarts_before);
     node->took_part = true;
     ct_arena_deinit(&node->round_arena);
-    const struct ct_wire_place *places = round_places(round, &node->round_arena);
-    if (start_workers(node, places, &failed, &err) != 0) {
+    if (start_workers(node, &failed, &err) != 0) {
         start_failed(node, failed, &err);
         return;
     }
     inquiry_begin(node->inquiry);
     for (uint32_t i = 0; i < node->job->slots; i++) {
-        struct ct_message assign = round_assign(node->job, round, places, i);
+        struct ct_message assign = round_assign(node->job, round, i);
 
         if (node->core.survivors[i].idle)
             ct_workers_keep(node->workers, i);

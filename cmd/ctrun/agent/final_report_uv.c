@@ -20,7 +20,7 @@ void keep_failure_cause(struct node *node)
     node->report.cause_node = -1;
     node->report.first_node = node->round != NULL && node->round->self == 0;
     if (node->round != NULL && node->report.result.generation == node->round->generation)
-        node->report.cause_node = round_node_of(node->round, cause->rank);
+        node->report.cause_node = ct_node_runs_node_of(node->round->runs, cause->rank);
 }
 
 /* ---- a failed job --------------------------------------------------------------------------- */

@@ -114,7 +114,7 @@ static void add_rank(struct inquiry *inquiry, uint32_t i, struct ct_ticks_pair n
         ct_diagnose_state(worker.pid, doing, sizeof doing);
     bool gone = worker.ended || strcmp(doing, "ended") == 0; /* its end may not be known yet */
     const struct ct_trace_source source = {
-        .rank = node->round->nodes[node->round->self].first_rank + i,
+        .rank = node->round->own->first_rank + i,
         .pid = (int)worker.pid,
         .life = life_of(gone, worker.stopped, doing),
         .status = worker.ended ? ct_exit_shell_status(worker.end) : -1,
@@ -155,7 +155,7 @@ static void snapshot(struct inquiry *inquiry)
 
 static bool is_here(const struct node *node, uint32_t rank)
 {
-    uint32_t first = node->round->nodes[node->round->self].first_rank;
+    uint32_t first = node->round->own->first_rank;
 
     return rank >= first && rank < first + node->job->slots;
 }

@@ -55,7 +55,7 @@ static void keep(struct node *node, uint32_t rank, const struct ct_worker_record
 
 static uint32_t first_rank(const struct node *node)
 {
-    return node->round->nodes[node->round->self].first_rank;
+    return node->round->own->first_rank;
 }
 
 /* The record of a rank that has made a call; NULL: it has none. */

@@ -73,11 +73,11 @@ static void explain(struct watch *watch, uint64_t now_ms)
                      "so nothing tells a rank that hangs from one that computes");
 }
 
-static const char *host_of(const struct node *node, int32_t rank)
+static const char *host_of(const struct node *node, int32_t rank, char room[32])
 {
-    int32_t index = round_node_of(node->round, rank);
+    int32_t index = ct_node_runs_node_of(node->round->runs, rank);
 
-    return index < 0 ? "" : node->round->nodes[index].host;
+    return index < 0 ? "" : ct_round_name(node->round, (uint32_t)index, room);
 }
 
 /* ---- hangs ---------------------------------------------------------------------------------- */
@@ -173,13 +173,14 @@ static void judge(struct watch *watch)
     const struct ct_watch_verdict *verdict = &watch->verdict;
     const struct ct_watch_sample *sample = &watch->samples[verdict->worker];
     pid_t pid = ct_workers_pid(node->workers, verdict->worker);
+    char room[32];
     const struct ct_watch_names names = {
         .rank = watch->core.first_rank + verdict->worker,
         .host = node->job->host,
         .pid = (int)pid,
         .section = sample->view.section,
         .step = sample->view.step,
-        .awaited_host = host_of(node, verdict->awaited),
+        .awaited_host = host_of(node, verdict->awaited, room),
     };
     struct ct_buf text;
     char state[128];
@@ -209,6 +210,7 @@ static void report_straggler(struct watch *watch, uint64_t now_ms)
     struct node *node = watch->node;
     const struct ct_record_view *view = &watch->samples[0].view;
     uint64_t count = view->straggler_count;
+    char room[32];
 
     if (watch->core.first_rank != 0 || count == watch->straggler_count)
         return;
@@ -221,8 +223,8 @@ static void report_straggler(struct watch *watch, uint64_t now_ms)
     ct_log_event(&node->log, CT_LOG_WARN, "straggler",
                  "rank %u on %s is slow: last in %u %% of recent steps, costing %u %% of step "
                  "time; look there for other programs, throttled CPUs or GPUs and slow storage%s",
-                 view->straggler, host_of(node, (int32_t)view->straggler), view->straggler_share,
-                 view->straggler_cost,
+                 view->straggler, host_of(node, (int32_t)view->straggler, room),
+                 view->straggler_share, view->straggler_cost,
                  node->round->node_count > 1 ? ", or take the host out by ctrun drain" : "");
 }
 
@@ -236,8 +238,8 @@ static void begin(struct watch *watch, uint64_t now_ms)
     watch->generation = node->core.running;
     watch->began_ms = now_ms;
     watch->straggler_count = 0;
-    ct_watch_begin(&watch->core, watch->ranks, node->job->slots,
-                   round->nodes[round->self].first_rank, round->world);
+    ct_watch_begin(&watch->core, watch->ranks, node->job->slots, round->own->first_rank,
+                   round->world);
 }
 
 static void on_poll(uv_timer_t *timer)

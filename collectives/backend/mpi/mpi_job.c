@@ -37,9 +37,8 @@ static int take_nodes(struct ct_job *job, const struct ct_mpi *mpi, struct ct_er
             job->nodes[count++].first_rank = rank;
         job->nodes[count - 1].slots++;
     }
-    for (int i = 0; i < count && count > 1; i++)
-        (void)ct_str_copy(job->nodes[i].address, sizeof job->nodes[i].address,
-                          mpi->hosts[job->nodes[i].first_rank]);
+    if (count > 1)
+        (void)ct_str_copy(job->address, sizeof job->address, mpi->hosts[mpi->rank]);
     job->assignment.world = mpi->world;
     job->assignment.nnodes = count;
     return 0;

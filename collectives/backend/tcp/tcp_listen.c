@@ -79,8 +79,7 @@ static int bind_and_listen(const char *address, const struct addrinfo *info,
 int ct_mesh_listen(const struct ct_setup *setup, struct ct_mesh_address *ret_address, int *ret_fd,
                    struct ct_error *err)
 {
-    const struct ct_job_node *node = ct_job_node(setup->job, setup->ranks[setup->rank]);
-    const char *address = one_node(setup) ? "127.0.0.1" : node->address;
+    const char *address = one_node(setup) ? "127.0.0.1" : setup->job->address;
     struct addrinfo *info = NULL;
     int code;
 

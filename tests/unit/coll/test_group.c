@@ -1,5 +1,6 @@
 /* Groups: members, names, backends, creation that fails, and nothing left behind. */
 #include "base/assert.h"
+#include "base/str.h"
 #include "job/job.h"
 #include "rig.h"
 #include "thread_ranks.h"
@@ -197,20 +198,30 @@ Test(group, a_revoked_round_forms_no_group)
     ct_thread_world_free(world);
 }
 
+/* The same job, each of its two ranks on a node of its own. */
+static struct ct_job on_two_nodes(const struct ct_job *job, const char *address_of_rank_1)
+{
+    static struct ct_job_node nodes[2] = {{.first_rank = 0, .slots = 1},
+                                          {.first_rank = 1, .slots = 1}};
+    struct ct_job moved = *job;
+
+    moved.nodes = nodes;
+    moved.assignment.nnodes = 2;
+    moved.world = NULL;
+    if (job->assignment.rank == 1)
+        (void)ct_str_copy(moved.address, sizeof moved.address, address_of_rank_1);
+    return moved;
+}
+
 /* Rank 1 believes to live on another node: it does not see the segment's backend as suitable. The
  * group must not form half; here rank 1's node has no address, so tcp fails at it, and for all. */
 static int live_on_two_nodes(struct ct_job *job, void *context)
 {
-    static struct ct_job_node nodes[2] = {{.first_rank = 0, .slots = 1, .address = "127.0.0.1"},
-                                          {.first_rank = 1, .slots = 1}};
-    struct ct_job moved = *job;
+    struct ct_job moved = on_two_nodes(job, "");
     struct ct_group *group = NULL;
     struct ct_error err = {0};
 
     (void)context;
-    moved.nodes = nodes;
-    moved.assignment.nnodes = 2;
-    moved.world = NULL;
     int code = ct_group_new(&moved, NULL, &group, &err);
     return code == CT_EUNSUPPORTED && strstr(err.text, "rank 1") != NULL ? 0 : __LINE__;
 }
@@ -222,16 +233,11 @@ Test(group, one_members_failure_is_everyones_in_the_same_words)
 
 static int live_on_two_addresses(struct ct_job *job, void *context)
 {
-    static struct ct_job_node nodes[2] = {{.first_rank = 0, .slots = 1, .address = "127.0.0.1"},
-                                          {.first_rank = 1, .slots = 1, .address = "127.0.0.2"}};
-    struct ct_job moved = *job;
+    struct ct_job moved = on_two_nodes(job, "127.0.0.2");
     struct ct_group *group = NULL;
     int line = 0;
 
     (void)context;
-    moved.nodes = nodes;
-    moved.assignment.nnodes = 2;
-    moved.world = NULL;
     if (ct_group_new(&moved, NULL, &group, NULL) != 0)
         return __LINE__;
     if (strcmp(ct_group_backend(group), "tcp") != 0 || sum_of_ranks(group, 1) != 2)
@@ -269,17 +275,12 @@ static int set_as_ever(void *context, const char *key, const void *value, size_t
 
 static int fail_to_dial(struct ct_job *job, void *context)
 {
-    static struct ct_job_node nodes[2] = {{.first_rank = 0, .slots = 1, .address = "127.0.0.1"},
-                                          {.first_rank = 1, .slots = 1, .address = "127.0.0.2"}};
-    struct ct_job moved = *job;
+    struct ct_job moved = on_two_nodes(job, "127.0.0.2");
     struct ct_kv real = job->kv;
     struct ct_group *group = NULL;
     struct ct_error err = {0};
 
     (void)context;
-    moved.nodes = nodes;
-    moved.assignment.nnodes = 2;
-    moved.world = NULL;
     if (ct_job_assignment(job)->rank == 1)
         moved.kv =
             (struct ct_kv){.set = set_as_ever, .wait = read_without_rank_0, .context = &real};

@@ -43,7 +43,7 @@ static void forget_environment(void)
 
 TestSuite(job, .timeout = 30, .init = forget_environment, .fini = forget_environment);
 
-static const struct ct_wire_place places[] = {{0, 2, "a", "10.0.0.1"}, {2, 3, "b", "10.0.0.2"}};
+static const struct ct_wire_run runs[] = {{1, 2, "a"}, {1, 3, "b"}};
 
 static void tell(struct agent *agent, const struct ct_message *message)
 {
@@ -90,7 +90,7 @@ static void next_round(struct agent *agent)
     message.assign.world = 2;
     message.assign.rank = 1;
     message.assign.base_rank = 0;
-    message.assign.nodes.count = 1;
+    message.assign.runs.count = 1;
     tell(agent, agent->regroups ? &message : &stop);
 }
 
@@ -173,7 +173,8 @@ static void agent_init(struct agent *agent)
                                        .node_rank = 1,
                                        .restart_count = 6,
                                        .store = 1,
-                                       .nodes = {places, 2}}};
+                                       .address = "10.0.0.2",
+                                       .runs = {runs, 2}}};
 }
 
 static void set_descriptor(const char *name, int fd)
@@ -262,9 +263,11 @@ Test(job, the_assignment_is_the_agents)
     cr_assert(a->base_rank == 4 && a->rank == 3 && a->world == 5 && a->local_rank == 1);
     cr_assert(a->local_world == 3 && a->node_rank == 1 && a->nnodes == 2);
     cr_assert_eq(a->restart_count, 6);
-    cr_assert_str_eq(ct_job_node(job, 1)->address, "10.0.0.1");
-    cr_assert_str_eq(ct_job_node(job, 2)->address, "10.0.0.2");
-    cr_assert_eq(ct_job_node(job, 4)->first_rank, 2);
+    cr_assert_str_eq(job->address, "10.0.0.2");
+    for (int rank = 0; rank < 5; rank++) {
+        cr_assert_eq(ct_job_node(job, rank)->first_rank, rank < 2 ? 0 : 2);
+        cr_assert_eq(ct_job_node(job, rank)->slots, rank < 2 ? 2 : 3);
+    }
     cr_assert_neq(fcntl(agent.fds[0], F_GETFD) & FD_CLOEXEC, 0);
     ct_job_close(job);
     agent_deinit(&agent);
@@ -414,7 +417,7 @@ Test(job, an_assignment_that_does_not_add_up_is_refused)
         agent_init(&agent);
         agent.assign.world = i == 0 ? 6 : 5;
         agent.assign.rank = i == 1 ? 5 : 3;
-        agent.assign.nodes.count = i == 2 ? 0 : 2;
+        agent.assign.runs.count = i == 2 ? 0 : 2;
         agent.assign.base_rank = i == 3 ? 5 : 0;
         cr_assert_eq(open_job(&agent, &job, &err), CT_EPROTOCOL, "case %d", i);
         cr_assert_null(job);

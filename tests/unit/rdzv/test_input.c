@@ -261,14 +261,16 @@ static bool begins(bool is_short,
 {
     struct bench b;
     struct ct_wire_node nodes[] = {node_of(0), node_of(1), node_of(2)};
+    const struct ct_wire_run runs[] = {{3, 2, "default"}};
     struct ct_message m = {
         .type = CT_MSG_ROUND,
         .round = {.generation = 1, .epoch = 1, .base_node = 2, .world = 6, .node_count = 3}};
     m.round.nodes.data = nodes;
     m.round.nodes.count = 3;
     m.round.first = is_short ? 3 : 0;
+    m.round.runs.data = runs;
+    m.round.runs.count = is_short ? 1 : 0;
     bench_begin(&b);
-    b.member.options.short_rounds = is_short;
     ct_member_connected(&b.member, 0);
     bench_send_welcome(&b, 0);
     bench_send_prepare(&b, 1, false);
@@ -327,6 +329,40 @@ static void beyond_the_end(struct ct_msg_round *m, struct ct_wire_node *nodes)
     nodes[1].index = 3;
 }
 
+static void no_runs(struct ct_msg_round *m, struct ct_wire_node *nodes)
+{
+    (void)nodes;
+    m->runs.count = 0;
+}
+
+static void set_runs(struct ct_msg_round *m, uint32_t count, struct ct_wire_run one,
+                     struct ct_wire_run other)
+{
+    static struct ct_wire_run runs[2];
+    runs[0] = one;
+    runs[1] = other;
+    m->runs.data = runs;
+    m->runs.count = count;
+}
+
+static void too_many_nodes(struct ct_msg_round *m, struct ct_wire_node *nodes)
+{
+    (void)nodes;
+    set_runs(m, 2, (struct ct_wire_run){3, 2, ""}, (struct ct_wire_run){UINT32_MAX, 2, ""});
+}
+
+static void nobodys_nodes(struct ct_msg_round *m, struct ct_wire_node *nodes)
+{
+    (void)nodes;
+    set_runs(m, 2, (struct ct_wire_run){3, 2, ""}, (struct ct_wire_run){0, 2, ""});
+}
+
+static void others_slots(struct ct_msg_round *m, struct ct_wire_node *nodes)
+{
+    (void)nodes;
+    set_runs(m, 2, (struct ct_wire_run){1, 4, ""}, (struct ct_wire_run){2, 1, ""});
+}
+
 Test(input, a_round_whose_ranks_do_not_fit_its_nodes_is_not_begun)
 {
     for (int is_short = 0; is_short < 2; is_short++) {
@@ -339,4 +375,8 @@ Test(input, a_round_whose_ranks_do_not_fit_its_nodes_is_not_begun)
         cr_assert_not(begins(is_short, negative_base));
     }
     cr_assert_not(begins(true, beyond_the_end));
+    cr_assert_not(begins(true, no_runs));
+    cr_assert_not(begins(true, too_many_nodes));
+    cr_assert_not(begins(true, nobodys_nodes));
+    cr_assert_not(begins(true, others_slots));
 }

@@ -1,5 +1,5 @@
-/* Large rounds are told in short: who needs all nodes asks for them part by part. Here one service
- * and true members exchange encoded frames, and 129 nodes (two parts) count as large. */
+/* Large rounds are told in short: where all ranks live, and few nodes by name. Here one service and
+ * true members exchange encoded frames, and 129 nodes (two parts) count as large. */
 #include "rendezvous/client/member.h"
 #include "rendezvous/service/service.h"
 
@@ -11,7 +11,11 @@
 
 TestSuite(large_round, .timeout = 30);
 
-enum { NODES = CT_WIRE_PART + 1, QUEUE = 8192 };
+enum {
+    NODES = CT_WIRE_PART + 1,
+    LARGE_NODES = 100, /* the first ones: two workers, the others one */
+    QUEUE = 8192,
+};
 
 struct world;
 
@@ -20,7 +24,7 @@ struct node {
     struct ct_member member;
     uint64_t link;
     char host[16];
-    unsigned rounds, parts_requested;
+    unsigned rounds;
     struct ct_round round;
 };
 
@@ -53,7 +57,6 @@ static void fly(struct node *node, bool to_service, const struct ct_message *mes
     *flight = (struct flight){.node = node, .to_service = to_service};
     ct_buf_init(&flight->bytes, 0);
     cr_assert_eq(ct_wire_encode(message, 0, &flight->bytes, NULL), 0);
-    node->parts_requested += to_service && message->type == CT_MSG_ROSTER;
 }
 
 static void node_send(void *context, const struct ct_message *message)
@@ -144,7 +147,7 @@ static void deliver_all(struct world *world)
     }
 }
 
-static void add(struct world *world, uint32_t index, bool short_rounds)
+static void add(struct world *world, uint32_t index)
 {
     struct node *node = &world->nodes[index];
     node->world = world;
@@ -153,10 +156,9 @@ static void add(struct world *world, uint32_t index, bool short_rounds)
                                        .host = node->host,
                                        .address = "10.0.0.1",
                                        .params = ct_rdzv_params_default,
-                                       .slots = 2,
+                                       .slots = index < LARGE_NODES ? 2 : 1,
                                        .node_rank = -1,
                                        .slurm_node = -1,
-                                       .short_rounds = short_rounds,
                                        .id = {index + 1, 1}};
     options.params.nodes_min = options.params.nodes_max = NODES;
     const struct ct_agent_callbacks on = {
@@ -169,9 +171,8 @@ static void add(struct world *world, uint32_t index, bool short_rounds)
     ct_member_connected(&node->member, 1000);
 }
 
-/* A round of NODES, told whole up to `whole_round_nodes`; every second node is content with
- * little. */
-static struct world *form_losing(uint32_t whole_round_nodes, unsigned lose)
+/* A round of NODES, told whole up to `whole_round_nodes`; so many parts get lost. */
+static struct world *form(uint32_t whole_round_nodes, unsigned lose)
 {
     const struct ct_service_limits limits = {.whole_round_nodes = whole_round_nodes};
     const struct ct_service_io io = {
@@ -181,14 +182,9 @@ static struct world *form_losing(uint32_t whole_round_nodes, unsigned lose)
     world->lose = lose;
     world->service = ct_service_new(&limits, &io, 1);
     for (uint32_t i = 0; i < NODES; i++)
-        add(world, i, i % 2 == 1);
+        add(world, i);
     deliver_all(world);
     return world;
-}
-
-static struct world *form(uint32_t whole_round_nodes)
-{
-    return form_losing(whole_round_nodes, 0);
 }
 
 static void end(struct world *world)
@@ -199,69 +195,72 @@ static void end(struct world *world)
     free(world);
 }
 
-Test(large_round, who_wants_all_nodes_gets_them_part_by_part)
+/* Nodes of two workers, then nodes of one. */
+static void check_runs(struct ct_node_runs runs)
 {
-    struct world *world = form(NODES - 1);
-    for (uint32_t i = 0; i < NODES; i += 2) {
-        const struct node *node = &world->nodes[i];
-        cr_assert_eq(node->rounds, 1);
-        cr_assert_eq(node->parts_requested, 2);
-        cr_assert_eq(node->round.self, i);
-        for (uint32_t k = 0; k < NODES; k++) {
-            cr_assert_str_eq(node->round.nodes[k].host, world->nodes[k].host);
-            cr_assert_eq(node->round.nodes[k].first_rank, 2 * k);
-        }
-        cr_assert_eq(node->round.own, &node->round.nodes[i]);
-        cr_assert_eq(node->round.head, &node->round.nodes[0]);
-    }
-    end(world);
+    cr_assert_eq(runs.count, 2);
+    cr_assert_eq(runs.data[0].nodes, LARGE_NODES);
+    cr_assert_eq(runs.data[0].slots, 2);
+    cr_assert_str_eq(runs.data[0].role, "default");
+    cr_assert_eq(runs.data[1].nodes, NODES - LARGE_NODES);
+    cr_assert_eq(runs.data[1].slots, 1);
 }
 
-Test(large_round, who_is_content_with_little_asks_for_nothing_and_knows_its_place)
+static uint32_t first_rank_of(uint32_t index)
 {
-    struct world *world = form(NODES - 1);
-    for (uint32_t i = 1; i < NODES; i += 2) {
+    return index < LARGE_NODES ? 2 * index : LARGE_NODES + index;
+}
+
+Test(large_round, its_nodes_know_their_place_and_where_all_ranks_live)
+{
+    struct world *world = form(NODES - 1, 0);
+    for (uint32_t i = 0; i < NODES; i++) {
         const struct node *node = &world->nodes[i];
+        char room[32];
         cr_assert_eq(node->rounds, 1);
-        cr_assert_eq(node->parts_requested, 0);
         cr_assert_null(node->round.nodes);
         cr_assert_eq(node->round.self, i);
         cr_assert_eq(node->round.node_count, NODES);
-        cr_assert_eq(node->round.world, 2 * NODES);
-        cr_assert_eq(node->round.own->first_rank, 2 * i);
+        cr_assert_eq(node->round.world, NODES + LARGE_NODES);
+        cr_assert_eq(node->round.own->first_rank, first_rank_of(i));
         cr_assert_str_eq(node->round.own->host, node->host);
         cr_assert_str_eq(node->round.head->host, "n000");
         cr_assert_eq(node->round.head->port, 7);
+        cr_assert_str_eq(ct_round_name(&node->round, 17, room), "node 17");
+        check_runs(node->round.runs);
     }
     end(world);
 }
 
 Test(large_round, a_round_that_is_not_large_is_told_whole_to_all)
 {
-    struct world *world = form(NODES);
+    struct world *world = form(NODES, 0);
     for (uint32_t i = 0; i < NODES; i++) {
         const struct node *node = &world->nodes[i];
+        char room[32];
         cr_assert_eq(node->rounds, 1);
-        cr_assert_eq(node->parts_requested, 0);
-        cr_assert_str_eq(node->round.nodes[NODES - 1].host, "n128");
+        cr_assert_eq(node->round.own, &node->round.nodes[i]);
+        cr_assert_eq(node->round.head, &node->round.nodes[0]);
+        for (uint32_t k = 0; k < NODES; k++) {
+            cr_assert_str_eq(node->round.nodes[k].host, world->nodes[k].host);
+            cr_assert_eq(node->round.nodes[k].first_rank, first_rank_of(k));
+        }
+        cr_assert_str_eq(ct_round_name(&node->round, NODES - 1, room), "n128");
+        check_runs(node->round.runs);
     }
     end(world);
 }
 
-Test(large_round, who_lost_a_part_goes_on_from_where_it_stands)
+Test(large_round, who_lost_a_part_of_a_whole_round_gets_all_again)
 {
-    struct world *world = form_losing(NODES - 1, 2);
+    struct world *world = form(NODES, 1);
     struct node *node = &world->nodes[0];
-    for (unsigned asked = 1; asked <= 2; asked++) {
-        const struct ct_message heartbeat = {
-            .type = CT_MSG_HEARTBEAT,
-            .heartbeat = {.generation = 1, .seq = 100 + asked, .acting = 0}}; /* in no round yet */
-        cr_assert_eq(node->rounds, 0);
-        cr_assert_eq(node->parts_requested, asked);
-        ct_service_message(world->service, 1000, node->link, &heartbeat);
-        deliver_all(world);
-    }
+    const struct ct_message heartbeat = {
+        .type = CT_MSG_HEARTBEAT,
+        .heartbeat = {.generation = 1, .seq = 100, .acting = 0}}; /* in no round yet */
+    cr_assert_eq(node->rounds, 0);
+    ct_service_message(world->service, 1000, node->link, &heartbeat);
+    deliver_all(world);
     cr_assert_eq(node->rounds, 1);
-    cr_assert_eq(node->parts_requested, 4, "the two that were lost, and the two of the round");
     end(world);
 }

@@ -44,9 +44,9 @@ static const struct ct_message ready = {.type = CT_MSG_READY, .ready = {.step = 
 
 Test(link, messages_pass_both_ways)
 {
-    struct ct_wire_place places[] = {{0, 2, "a", "10.0.0.1"}};
+    struct ct_wire_run runs[] = {{1, 2, "reader"}};
     struct ct_message assign = {.type = CT_MSG_ASSIGN,
-                                .assign = {.world = 2, .run_id = "digits", .nodes = {places, 1}}};
+                                .assign = {.world = 2, .run_id = "digits", .runs = {runs, 1}}};
 
     cr_assert_eq(ct_link_send(&worker, &ready, -1, &err), 0, "%s", err.text);
     cr_assert_eq(ct_link_receive(&agent, -1, &arena, &got, &err), 0, "%s", err.text);
@@ -55,7 +55,7 @@ Test(link, messages_pass_both_ways)
     cr_assert_eq(ct_link_send(&agent, &assign, -1, &err), 0, "%s", err.text);
     cr_assert_eq(ct_link_receive(&worker, -1, &arena, &got, &err), 0, "%s", err.text);
     cr_assert_str_eq(got.assign.run_id, "digits");
-    cr_assert_str_eq(got.assign.nodes.data[0].address, "10.0.0.1");
+    cr_assert_str_eq(got.assign.runs.data[0].role, "reader");
 }
 
 Test(link, several_messages_in_one_read_are_received_one_by_one)

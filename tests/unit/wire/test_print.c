@@ -19,7 +19,7 @@ static const char *printed(const struct ct_message *message, struct ct_buf *out)
 
 Test(print, a_message_reads_as_names_and_values)
 {
-    struct ct_wire_place places[] = {{0, 2, "a", "10.0.0.1"}, {2, 2, "b", "10.0.0.2"}};
+    struct ct_wire_run runs[] = {{3, 2, "a"}, {1, 4, "b"}};
     struct ct_buf out = {0};
     struct ct_message store = {.type = CT_MSG_STORE_REPLY,
                                .store_reply = {.request = 5,
@@ -31,13 +31,12 @@ Test(print, a_message_reads_as_names_and_values)
 
     cr_assert_str_eq(printed(&store, &out), "STORE_REPLY request=5 generation=2 code=-1018 "
                                             "number=-1 value=(3)\"a\\x00b\"");
-    assign.assign.nodes.data = places;
-    assign.assign.nodes.count = 2;
+    assign.assign.runs.data = runs;
+    assign.assign.runs.count = 2;
     cr_assert(strstr(printed(&assign, &out),
                      "base_rank=-1 published_generation=0 published_step=0 run_id=\"x\" ") != NULL);
-    cr_assert(strstr(ct_buf_str(&out), "nodes=[{first_rank=0 slots=2 host=\"a\" "
-                                       "address=\"10.0.0.1\"} {first_rank=2 slots=2 host=\"b\" "
-                                       "address=\"10.0.0.2\"}]") != NULL);
+    cr_assert(strstr(ct_buf_str(&out), "runs=[{nodes=3 slots=2 role=\"a\"} "
+                                       "{nodes=1 slots=4 role=\"b\"}]") != NULL);
     ct_buf_deinit(&out);
 }
 

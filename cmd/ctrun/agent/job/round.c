@@ -146,14 +146,14 @@ static const char *prefix_of(const struct round_input *input, const struct ct_wo
     return ct_prefix_text(&prefix, arena);
 }
 
-static int fill(const struct round_input *input, const struct ct_env_node *nodes, uint32_t i,
-                struct ct_worker_spec *spec, struct ct_arena *arena)
+static int fill(const struct round_input *input, uint32_t i, struct ct_worker_spec *spec,
+                struct ct_arena *arena)
 {
     const struct job *job = input->job;
     const struct ct_round *round = input->round;
     struct ct_worker_env env = common_env(input);
 
-    ct_worker_env_ranks(&env, nodes, round->node_count, round->self, i);
+    ct_worker_env_ranks(&env, round->runs, round->self, i);
     env.error_file = job->program.native ? "" : spec->error_file;
     env.device_rank = job->virtual_local_rank ? 0 : i;
     env.visible_devices = job->gpus != NULL ? job->gpus[i] : NULL;
@@ -172,20 +172,13 @@ int round_specs(const struct round_input *input, struct ct_arena *arena,
                 const struct ct_worker_spec **ret_specs, struct ct_error *err)
 {
     const struct job *job = input->job;
-    const struct ct_round *round = input->round;
     struct ct_worker_spec *specs = ct_arena_array(arena, job->slots, sizeof *specs);
-    struct ct_env_node *nodes = ct_arena_array(arena, round->node_count, sizeof *nodes);
-    int rc = 0;
+    int rc = specs == NULL ? CT_ENOMEM : 0;
 
-    if (specs == NULL || nodes == NULL)
-        return ct_error_set(err, CT_ENOMEM, "out of memory for a round of %u nodes",
-                            round->node_count);
-    for (uint32_t i = 0; i < round->node_count; i++)
-        nodes[i] = (struct ct_env_node){round->nodes[i].slots, round->nodes[i].role};
     for (uint32_t i = 0; rc == 0 && i < job->slots; i++) {
         rc = place(input, &specs[i], i, arena);
         if (rc == 0)
-            rc = fill(input, nodes, i, &specs[i], arena);
+            rc = fill(input, i, &specs[i], arena);
     }
     if (rc == CT_ENOMEM)
         return ct_error_set(err, CT_ENOMEM, "out of memory for the environments of %u workers",
@@ -195,24 +188,10 @@ int round_specs(const struct round_input *input, struct ct_arena *arena,
     return rc;
 }
 
-const struct ct_wire_place *round_places(const struct ct_round *round, struct ct_arena *arena)
-{
-    struct ct_wire_place *places = ct_arena_array(arena, round->node_count, sizeof *places);
-
-    for (uint32_t i = 0; places != NULL && i < round->node_count; i++)
-        places[i] = (struct ct_wire_place){
-            .first_rank = round->nodes[i].first_rank,
-            .slots = round->nodes[i].slots,
-            .host = round->nodes[i].host,
-            .address = round->nodes[i].address,
-        };
-    return places;
-}
-
 struct ct_message round_assign(const struct job *job, const struct ct_round *round,
-                               const struct ct_wire_place *places, uint32_t local_rank)
+                               uint32_t local_rank)
 {
-    const struct ct_round_node *self = &round->nodes[round->self];
+    const struct ct_round_node *self = round->own;
     struct ct_message message = {
         .type = CT_MSG_ASSIGN,
         .assign =
@@ -232,22 +211,12 @@ struct ct_message round_assign(const struct job *job, const struct ct_round *rou
                 .node_rank = round->self,
                 .restart_count = round->restarts,
                 .store = 1,
-                .nodes = {.data = places, .count = round->node_count},
+                .address = self->address,
+                .runs = {.data = round->runs.data, .count = round->runs.count},
             },
     };
 
-    if (round->base_node >= 0)
-        message.assign.base_rank = (int32_t)round->nodes[round->base_node].first_rank;
+    if (round->base != NULL)
+        message.assign.base_rank = (int32_t)round->base->first_rank;
     return message;
-}
-
-int32_t round_node_of(const struct ct_round *round, int32_t rank)
-{
-    for (uint32_t i = 0; i < round->node_count; i++) {
-        int64_t first = round->nodes[i].first_rank;
-
-        if (rank >= first && rank < first + round->nodes[i].slots)
-            return (int32_t)i;
-    }
-    return -1;
 }

@@ -26,14 +26,8 @@ struct round_input {
 int round_specs(const struct round_input *input, struct ct_arena *arena,
                 const struct ct_worker_spec **ret_specs, struct ct_error *err);
 
-/* Return the nodes of the round for ASSIGN messages, in `arena`; NULL without memory. */
-const struct ct_wire_place *round_places(const struct ct_round *round, struct ct_arena *arena);
-
-/* Return the ASSIGN message of worker `local_rank`, with `places` from round_places. */
+/* Return the ASSIGN message of worker `local_rank`. It borrows from `round`. */
 struct ct_message round_assign(const struct job *job, const struct ct_round *round,
-                               const struct ct_wire_place *places, uint32_t local_rank);
-
-/* Return the place in the round of the node that has `rank`, -1 when none has. */
-int32_t round_node_of(const struct ct_round *round, int32_t rank);
+                               uint32_t local_rank);
 
 #endif

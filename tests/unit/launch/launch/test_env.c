@@ -36,7 +36,8 @@ static struct ct_worker_env some_env(void)
         .error_file = "",
     };
 
-    ct_worker_env_ranks(&env, &(struct ct_env_node){2, "default"}, 1, 0, 1);
+    ct_worker_env_ranks(&env, (struct ct_node_runs){&(struct ct_wire_run){1, 2, "default"}, 1}, 0,
+                        1);
     return env;
 }
 
@@ -51,28 +52,31 @@ static size_t occurrences(char *const *list, const char *name)
 
 Test(env, ranks_count_the_workers_of_uneven_nodes_and_of_each_role)
 {
-    static const struct ct_env_node nodes[] = {
-        {2, "trainer"}, {3, "reader"}, {1, "trainer"}, {4, "trainer"}};
+    static const struct ct_wire_run runs[] = {
+        {2, 1, "trainer"}, {1, 3, "reader"}, {1, 1, "trainer"}, {1, 4, "trainer"}};
     static const struct {
-        uint32_t node, local, rank, role_rank, role_world;
+        uint32_t node, local, slots, rank, role_rank, role_world;
+        const char *role;
     } rows[] = {
-        {0, 0, 0, 0, 7}, {0, 1, 1, 1, 7}, {1, 0, 2, 0, 3}, {1, 2, 4, 2, 3},
-        {2, 0, 5, 2, 7}, {3, 0, 6, 3, 7}, {3, 3, 9, 6, 7},
+        {0, 0, 1, 0, 0, 7, "trainer"}, {1, 0, 1, 1, 1, 7, "trainer"}, {2, 0, 3, 2, 0, 3, "reader"},
+        {2, 2, 3, 4, 2, 3, "reader"},  {3, 0, 1, 5, 2, 7, "trainer"}, {4, 0, 4, 6, 3, 7, "trainer"},
+        {4, 3, 4, 9, 6, 7, "trainer"},
     };
 
     for (size_t i = 0; i < CT_COUNT(rows); i++) {
         struct ct_worker_env env = {.rank = 99};
 
-        ct_worker_env_ranks(&env, nodes, CT_COUNT(nodes), rows[i].node, rows[i].local);
+        ct_worker_env_ranks(&env, (struct ct_node_runs){runs, CT_COUNT(runs)}, rows[i].node,
+                            rows[i].local);
         cr_assert_eq(env.rank, rows[i].rank, "row %zu", i);
         cr_assert_eq(env.world_size, 10u);
         cr_assert_eq(env.local_rank, rows[i].local);
-        cr_assert_eq(env.local_world_size, nodes[rows[i].node].slots);
+        cr_assert_eq(env.local_world_size, rows[i].slots);
         cr_assert_eq(env.group_rank, rows[i].node);
-        cr_assert_eq(env.group_world_size, 4u);
+        cr_assert_eq(env.group_world_size, 5u);
         cr_assert_eq(env.role_rank, rows[i].role_rank, "row %zu", i);
         cr_assert_eq(env.role_world_size, rows[i].role_world, "row %zu", i);
-        cr_assert_str_eq(env.role_name, nodes[rows[i].node].role);
+        cr_assert_str_eq(env.role_name, rows[i].role);
     }
 }
 
