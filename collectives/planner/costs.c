@@ -5,6 +5,8 @@
 
 #include <math.h>
 
+static const double LEAST_TOUCHED = 1 << 20, MOST_TOUCHED = 1 << 26; /* bytes */
+
 /* ---- ops ------------------------------------------------------------------------------------ */
 
 static double elements(const struct ct_program *program, int value)
@@ -20,7 +22,7 @@ static double columns(const struct ct_program *program, int value)
 /* Rows, columns and depth of the product whose result is `rows` x `width`. */
 static struct ct_cost_shape product(double rows, double width, double depth)
 {
-    return (struct ct_cost_shape){{rows, width, depth}, 2 * rows * width * depth};
+    return (struct ct_cost_shape){{rows, width, depth}, 2 * rows * width * depth, 0};
 }
 
 /* The three products of a layer have the sizes of the layer: of y = x W^T. */
@@ -54,10 +56,12 @@ static struct ct_cost_shape attention(const struct ct_program *program,
 
     return (struct ct_cost_shape){
         {elements(program, y) / width, (double)op->attr.sequence, width / (double)op->attr.heads},
-        ct_program_cost(program, op).flop};
+        ct_program_cost(program, op).flop,
+        0};
 }
 
-struct ct_cost_shape ct_cost_shape(const struct ct_program *program, const struct ct_program_op *op)
+static struct ct_cost_shape shape_of(const struct ct_program *program,
+                                     const struct ct_program_op *op)
 {
     switch (op->kind) {
     case CT_OP_LINEAR:
@@ -82,13 +86,30 @@ struct ct_cost_shape ct_cost_shape(const struct ct_program *program, const struc
     struct ct_operands operands;
     ct_op_operands((enum ct_op_kind)op->kind, &operands);
     bool has_rows = operands.in_count > 0 && operands.in[0].dims == 2 && op->in[0] != CT_NONE;
-    return (struct ct_cost_shape){{bytes, has_rows ? columns(program, op->in[0]) : 1, 1}, bytes};
+    return (struct ct_cost_shape){{bytes, has_rows ? columns(program, op->in[0]) : 1, 1}, bytes, 0};
 }
 
-/* The square of the distance of two shapes, in powers of two; rows, or bytes, count half. */
+struct ct_cost_shape ct_cost_shape(const struct ct_program *program, const struct ct_program_op *op,
+                                   double touched)
+{
+    struct ct_cost_shape shape = shape_of(program, op);
+
+    shape.touched = touched;
+    return shape;
+}
+
+/* What a step touches, in powers of two: below and above there is no difference any more, as the
+ * caches of a processor hold all of it, or next to nothing. */
+static double touched2(const struct ct_cost_shape *shape)
+{
+    return log2(fmin(fmax(shape->touched, LEAST_TOUCHED), MOST_TOUCHED));
+}
+
+/* The square of the distance of two shapes, in powers of two; rows, or bytes, count half, what
+ * a step touches more than all else. */
 static double distance2(const struct ct_cost_shape *a, const struct ct_cost_shape *b)
 {
-    double sum = 0;
+    double reuse = (touched2(a) - touched2(b)) * 1.5, sum = reuse * reuse;
 
     for (int i = 0; i < CT_COSTS_SIZES; i++) {
         double apart = log2(a->size[i] / b->size[i]) * (i == 0 ? 0.5 : 1);
@@ -104,6 +125,7 @@ int ct_costs_threads(const struct ct_costs *costs, int workers)
     return share < 1 ? 1 : (int)fmin(share, CT_COSTS_THREADS);
 }
 
+/* No op is faster than the fastest of its kind with less to do. */
 double ct_costs_op_s(const struct ct_costs *costs, int kind, bool half, int threads,
                      const struct ct_cost_shape *shape)
 {
@@ -116,9 +138,11 @@ double ct_costs_op_s(const struct ct_costs *costs, int kind, bool half, int thre
             continue;
         double apart = 2 * log2((double)threads / op->threads);
         double near2 = distance2(shape, &op->shape) + apart * apart + 1.0 / SAME / SAME;
-        weights += 1 / near2 / near2;
-        sum += log(op->seconds / op->shape.amount) / near2 / near2;
-        least = fmin(least, op->threads == threads ? op->seconds : least);
+        double weight = 1 / (near2 * near2 * near2);
+        weights += weight;
+        sum += log(op->seconds / op->shape.amount) * weight;
+        if (op->threads == threads && op->shape.amount <= shape->amount)
+            least = fmin(least, op->seconds);
     }
     if (weights == 0 && half)
         return ct_costs_op_s(costs, kind, false, threads, shape);
@@ -139,8 +163,11 @@ static double along(double x0, double y0, double x1, double y1, double x)
 
 double ct_costs_slowdown(const struct ct_costs *costs, int ranks)
 {
-    struct ct_cost_crowd below = {1, 1}, above = {0};
+    int cores = (int)costs->value[CT_COST_cores];
+    struct ct_cost_crowd below = {cores, 1}, above = {0};
 
+    if (ranks <= cores)
+        return 1;
     for (int i = 0; i < costs->crowd_count; i++) {
         const struct ct_cost_crowd *crowd = &costs->crowds[i];
         if (crowd->ranks <= ranks && crowd->ranks > below.ranks)
@@ -151,8 +178,7 @@ double ct_costs_slowdown(const struct ct_costs *costs, int ranks)
     if (above.ranks > 0)
         return along(below.ranks, below.slowdown, above.ranks, above.slowdown, ranks);
     /* more ranks than were measured share the processors */
-    double cores = fmax(costs->value[CT_COST_cores], below.ranks);
-    return below.slowdown * fmax(ranks / cores, 1);
+    return below.slowdown * ranks / below.ranks;
 }
 
 /* Along the sizes that were measured with so many ranks. */

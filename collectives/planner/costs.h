@@ -6,10 +6,11 @@
  *                              estimate.c, job_time.c: predictions
  *
  * An op. Its time is proportional to its size (FLOP of products, bytes of all else) times a rate
- * that depends on its shape. The rate of a shape that was not measured is the mean of the measured
- * ops of the same kind, by the logarithm, weighted by 1 / d^4, where d is the distance of the
- * shapes in powers of two (rows and bytes count half, the worker's threads twice): far from all of
- * them it is that of the nearest.
+ * that depends on its shape, and on whether it finds its operands in a cache: on the bytes that a
+ * step touches, of all ranks that share the caches. The rate of a shape that was not measured is
+ * the mean of the measured ops of the same kind, by the logarithm, weighted by 1 / d^6, where d is
+ * the distance of the shapes in powers of two (rows or bytes count half, what a step touches and the
+ * worker's threads one and a half times and twice): far from all of them it is that of the nearest.
  *
  * A call. Between two measured numbers of bytes, or of ranks, its time goes along the straight line
  * in the logarithms of both. Beyond the last one it grows as the bytes; with more ranks its start
@@ -42,13 +43,13 @@ enum ct_cost_call {
 };
 
 enum {
-    CT_COSTS_OPS = 3072,
+    CT_COSTS_OPS = 6144,
     CT_COSTS_CALLS = 512,
     CT_COSTS_CROWDS = 16,
     CT_COSTS_SIZES = 3,
     CT_COSTS_LATE_BYTES = 1 << 16,
-    CT_COSTS_THREADS = 64,      /* of a worker, at most */
-    CT_COSTS_BYTES = 256 << 10, /* of a file */
+    CT_COSTS_THREADS = 64,    /* of a worker, at most */
+    CT_COSTS_BYTES = 1 << 20, /* of a file */
 };
 
 /* The shape of an op, as far as its rate depends on it, and its size. */
@@ -57,6 +58,7 @@ struct ct_cost_shape {
                                     sequence, columns of a head; else bytes, columns if
                                     it works by rows, 1 */
     double amount;               /* FLOP of a product or attention, else bytes */
+    double touched;              /* bytes of a step, of all ranks of the node */
 };
 
 struct ct_costs {
@@ -78,25 +80,25 @@ struct ct_costs {
         double seconds;
     } calls[CT_COSTS_CALLS];
     struct ct_cost_crowd {
-        int ranks;       /* of one node, that compute at once */
-        double slowdown; /* how much longer their ops take than those of one alone */
+        int ranks;       /* of one node, that compute at once, more than it has processors */
+        double slowdown; /* how much longer their ops take than those of as many as it has */
     } crowds[CT_COSTS_CROWDS];
 };
 
-/* Return the shape of a computing op. */
-struct ct_cost_shape ct_cost_shape(const struct ct_program *program,
-                                   const struct ct_program_op *op);
+/* Return the shape of a computing op of a step that touches so many bytes. */
+struct ct_cost_shape ct_cost_shape(const struct ct_program *program, const struct ct_program_op *op,
+                                   double touched);
 
 /* Return the threads that each of so many workers of a node has: an equal share of its processors,
  * at least one (lib/hardware/affinity.h). */
 int ct_costs_threads(const struct ct_costs *costs, int workers);
 
-/* Return the seconds of an op on a machine that is otherwise idle, in a worker of so many threads;
+/* Return the seconds of an op in a worker of so many threads, of a machine that its workers fill;
  * of a kind that was not measured those of its bytes at the memory's rate. */
 double ct_costs_op_s(const struct ct_costs *costs, int kind, bool half, int threads,
                      const struct ct_cost_shape *shape);
 
-/* Return how much longer ops take when so many ranks of a node compute; 1 for one. */
+/* Return how much longer ops take when so many ranks of a node compute: 1 up to its processors. */
 double ct_costs_slowdown(const struct ct_costs *costs, int ranks);
 
 /* Return the seconds of a call among ranks that share a machine, or that are on as many machines;

@@ -1,11 +1,11 @@
 /* See costs.h: the figures as text.
  *
  *     # what ctrun plan --calibrate measured: seconds, bytes
- *     version 1
+ *     version 2
  *     machine 2 cores of AMD EPYC
  *     value step 2.1e-06
  *     crowd 2 1.08                                   ranks, slow-down
- *     op linear f32 1 32 64 64 262144 1.4e-06        threads, sizes, amount, seconds
+ *     op linear f32 1 32 64 64 262144 1.2e6 1.4e-06  threads, sizes, amount, touched, seconds
  *     call shm all_reduce 2 1048576 4.6e-05          ranks, bytes, seconds
  *     machine 64 cores of ...                        a home that several machines share */
 #include "collectives/planner/costs.h"
@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORDS = 9, LINE_BYTES = 256 };
+enum { WORDS = 10, LINE_BYTES = 256 };
 
 static const struct {
     const char *name;
@@ -102,7 +102,7 @@ static int read_op(struct ct_costs *costs, char *const *words, struct ct_error *
         return is_full(words[0], CT_COSTS_OPS, err);
     struct ct_cost_op *op = &costs->ops[costs->op_count];
     double *const numbers[] = {&op->shape.size[0], &op->shape.size[1], &op->shape.size[2],
-                               &op->shape.amount, &op->seconds};
+                               &op->shape.amount,  &op->shape.touched, &op->seconds};
     int64_t threads;
     int code = 0;
 
@@ -151,8 +151,10 @@ static const struct {
     const char *name;
     int words;
     int (*read)(struct ct_costs *costs, char *const *words, struct ct_error *err);
-} rows[] = {
-    {"value", 3, read_value}, {"crowd", 3, read_crowd}, {"op", 9, read_op}, {"call", 6, read_call}};
+} rows[] = {{"value", 3, read_value},
+            {"crowd", 3, read_crowd},
+            {"op", 10, read_op},
+            {"call", 6, read_call}};
 
 struct reader {
     struct ct_costs *costs, *other; /* lines of other machines are checked, too */
@@ -162,7 +164,7 @@ struct reader {
 static int begin_machine(struct reader *reader, const char *name, struct ct_error *err)
 {
     if (!reader->versioned)
-        return ct_error_set(err, CT_ECONFIG, "\"version 1\" has to come first");
+        return ct_error_set(err, CT_ECONFIG, "\"version 2\" has to come first");
     bool here = strcmp(name, reader->costs->machine) == 0;
     if (here && reader->found)
         return ct_error_set(err, CT_ECONFIG, "machine \"%.80s\" is there twice", name);
@@ -184,10 +186,12 @@ static int read_line(struct reader *reader, char *text, struct ct_error *err)
     if (count == 0 || words[0][0] == '#')
         return 0;
     if (count == 2 && strcmp(words[0], "version") == 0) {
-        reader->versioned = strcmp(words[1], "1") == 0;
+        reader->versioned = strcmp(words[1], "2") == 0;
         return reader->versioned
                    ? 0
-                   : ct_error_set(err, CT_ECONFIG, "version \"%.40s\" is not known here: it is 1",
+                   : ct_error_set(err, CT_ECONFIG,
+                                  "version \"%.40s\" is another ctrun's, here it is 2: remove the "
+                                  "file and measure again with ctrun plan --calibrate",
                                   words[1]);
     }
     struct ct_costs *costs = reader->other->machine[0] == '\0' ? reader->costs : reader->other;
@@ -272,9 +276,10 @@ static void print_machine(const struct ct_costs *costs, struct ct_buf *to)
     for (int i = 0; i < costs->op_count; i++) {
         const struct ct_cost_op *op = &costs->ops[i];
         const double *size = op->shape.size;
-        ct_buf_printf(to, "op %s %s %d %.0f %.0f %.0f %.0f %.4g\n",
+        ct_buf_printf(to, "op %s %s %d %.0f %.0f %.0f %.0f %.3g %.4g\n",
                       ct_op_info((enum ct_op_kind)op->kind)->name, op->half ? "bf16" : "f32",
-                      op->threads, size[0], size[1], size[2], op->shape.amount, op->seconds);
+                      op->threads, size[0], size[1], size[2], op->shape.amount, op->shape.touched,
+                      op->seconds);
     }
 }
 
@@ -283,7 +288,7 @@ void ct_costs_print(const struct ct_costs *costs, const char *text, size_t bytes
     bool keeps = false;
     size_t at = 0;
 
-    ct_buf_puts(to, "# what ctrun plan --calibrate measured: seconds, bytes\nversion 1\n");
+    ct_buf_puts(to, "# what ctrun plan --calibrate measured: seconds, bytes\nversion 2\n");
     print_machine(costs, to);
     while (at < bytes) {
         const char *from = text + at, *end = memchr(from, '\n', bytes - at);

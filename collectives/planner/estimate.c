@@ -74,7 +74,8 @@ static double comm_s(const struct ct_machine *machine, const struct ct_plan *pla
     return op->kind == CT_OP_ALL_REDUCE ? 2 * once : once;
 }
 
-static double op_s(const struct ct_machine *machine, const struct ct_plan *plan, int i)
+static double op_s(const struct ct_machine *machine, const struct ct_plan *plan, int i,
+                   double touched)
 {
     const struct ct_program *program = &plan->step.program;
     const struct ct_program_op *op = &program->ops[i];
@@ -83,7 +84,7 @@ static double op_s(const struct ct_machine *machine, const struct ct_plan *plan,
     if (ct_op_is_comm(op->kind))
         return comm_s(machine, plan, op);
     if (machine->costs != NULL) {
-        struct ct_cost_shape shape = ct_cost_shape(program, op);
+        struct ct_cost_shape shape = ct_cost_shape(program, op, touched);
         int threads = ct_costs_threads(machine->costs, machine->per_node);
         return ct_costs_op_s(machine->costs, op->kind, half, threads, &shape) *
                ct_costs_slowdown(machine->costs, machine->per_node);
@@ -99,9 +100,19 @@ static bool is_parallel(const struct ct_machine *machine)
     return machine->costs == NULL || 2 * machine->per_node <= machine->costs->value[CT_COST_cores];
 }
 
-/* Run the list on paper. Queues that share a processor take turns, and each wait of one for the
+/* What a step takes beside its ops. Its samples are written by who reads the data and copied in:
+ * each is read and written twice. */
+static double beside_s(const struct ct_costs *costs, const struct ct_plan *plan)
+{
+    int x = plan->step.io.x;
+    double bytes = x != CT_NONE ? (double)plan->step.program.values[x].bytes : 0;
+
+    return costs->value[CT_COST_step] + 4 * bytes / costs->value[CT_COST_stream];
+}
+
+/* Run the list on paper; a step of the node's ranks touches so many bytes. Queues that share a processor take turns, and each wait of one for the
  * other wakes a thread. */
-static int run(const struct ct_machine *machine, const struct ct_plan *plan,
+static int run(const struct ct_machine *machine, const struct ct_plan *plan, double touched,
                struct ct_estimate *ret)
 {
     int count = plan->step.program.op_count, done[CT_QUEUE_COUNT] = {0};
@@ -114,7 +125,7 @@ static int run(const struct ct_machine *machine, const struct ct_plan *plan,
     for (int i = 0; i < count; i++) {
         const struct ct_plan_slot *slot = &plan->step.slot[i];
         int queue = slot->queue;
-        double takes = op_s(machine, plan, i);
+        double takes = op_s(machine, plan, i, touched);
         for (int other = 0; other < CT_QUEUE_COUNT; other++)
             if (slot->wait[other] > 0)
                 now[queue] =
@@ -130,7 +141,7 @@ static int run(const struct ct_machine *machine, const struct ct_plan *plan,
     if (!is_parallel(machine))
         ret->step_s = fmax(ret->step_s, sum_s);
     if (machine->costs != NULL)
-        ret->step_s += machine->costs->value[CT_COST_step];
+        ret->step_s += beside_s(machine->costs, plan);
     return 0;
 }
 
@@ -154,7 +165,7 @@ static int estimate_plan(const struct ct_machine *machine, const struct ct_plan 
         ret->comm[axis].bytes = measure.traffic[axis].bytes;
         ret->comm[axis].sent = measure.traffic[axis].sent;
     }
-    code = run(machine, plan, ret);
+    code = run(machine, plan, ct_estimate_memory(ret) * machine->per_node, ret);
     return code == 0 ? 0 : ct_error_set(err, code, "no memory to time %d ops", measure.ops);
 }
 

@@ -1,7 +1,8 @@
 /* The environment of a worker: torchelastic's variables, so that an unmodified env:// script
  * starts, and ctrun's own. One table in worker_env.c lists them all.
  *
- * Ranks follow from the round's runs of nodes: uneven nodes and several roles are ordinary. Pure. */
+ * Ranks follow from the runs of a round's nodes: uneven nodes and several roles are ordinary.
+ * Pure. */
 #ifndef CT_LAUNCH_WORKER_ENV_H
 #define CT_LAUNCH_WORKER_ENV_H
 

@@ -1,14 +1,17 @@
 /* Measuring what things cost on this machine, for costs.h: `ctrun plan --calibrate`.
  *
- *     job of R ranks     rank 0 alone        reference models, op by op    op, value
- *     on one machine     2, 4, ... ranks     one of them, at once          crowd
+ *     job of R ranks     rank 0 alone        single figures                value
+ *     on one machine     as many ranks as    reference models, op by op,   op
+ *                        fill the machine    with 1, 4, ... threads each
+ *                        more than that      one of the models             crowd
  *                        2, 4, ... ranks     calls over shm                call shm
  *                        2 ranks             calls over tcp, loopback      call tcp
  *
  * The reference models (references.def) are made-up ones of many shapes, run by the executor as a
  * training runs them, one after the other, so that an op finds its operands where a step leaves
- * them: in the caches or not. Of each op the lower quartile of its times counts, since the machine
- * may be busy. */
+ * them: in the caches or not. Ranks that measure at once do so step by step, and share caches and
+ * memory as those of a training do. Of each op the median of its times counts, and the lesser of
+ * two passes, since the machine may be busy. */
 #ifndef CT_PLANNER_CALIBRATE_H
 #define CT_PLANNER_CALIBRATE_H
 
@@ -34,11 +37,12 @@ int ct_reference_count(void);
 const struct ct_reference *ct_reference_at(int number);
 
 /* Time the ops of a reference model's steps for `budget_s` seconds, and at least six steps, on so
- * many threads; append them to `costs`, unless that is NULL; *ret_step_s: the median of the time
- * that its thread runs in a step. 0, or
- * an error with its sentence. */
+ * many threads of each rank of `group`; append them to `costs`, unless that is NULL; *ret_step_s:
+ * the median of the time that this rank's thread runs in a step. Collective. 0, or an error with
+ * its sentence. */
 int ct_reference_measure(const struct ct_reference *reference, int threads, double budget_s,
-                         struct ct_costs *costs, double *ret_step_s, struct ct_error *err);
+                         struct ct_group *group, struct ct_costs *costs, double *ret_step_s,
+                         struct ct_error *err);
 
 /* Measure the seconds of a step of the smallest reference model beside its ops, whose times include
  * `clock_s`. 0, or an error with its sentence. */

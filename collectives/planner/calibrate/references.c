@@ -6,6 +6,7 @@
 #include "base/assert.h"
 #include "base/number/rng.h"
 #include "collectives/exec/exec.h"
+#include "collectives/plan/measure.h"
 #include "graph/layers.h"
 
 #include <math.h>
@@ -19,7 +20,8 @@ enum {
     WARM_UP = 2,
     MOST_LAYERS = 64,
     CLASSES = 10,
-    FEATURES = 64
+    FEATURES = 64,
+    WAIT_MS = 120000
 };
 
 static const double LONG_S = 30e-6; /* the thread's time is read in 0.3 us */
@@ -166,6 +168,7 @@ static struct ct_model_spec spec_of(const struct ct_reference *r, struct worksho
 /* ---- running -------------------------------------------------------------------------------- */
 
 struct bench {
+    struct ct_group *group; /* of those that measure at once; NULL: alone */
     struct ct_plan plan;
     struct ct_device *device;
     struct ct_exec *exec;
@@ -174,7 +177,8 @@ struct bench {
     int64_t label_count;
     struct ct_clock clock; /* the trace's; `of_thread`: it reads the time that this thread ran */
     bool of_thread;
-    int threads; /* of the device */
+    int threads;    /* of the device */
+    double touched; /* bytes of the memory of all ranks that measure at once */
     int steps;
     float *times; /* nanoseconds, [ops][MOST_STEPS]: steps of even number by the clock, of odd ones
                      by the thread's time */
@@ -251,7 +255,13 @@ static int open_bench(struct bench *b, const struct ct_reference *r, int threads
     if (shop == NULL)
         return ct_error_set(err, CT_ENOMEM, "out of memory");
     struct ct_model_spec spec = spec_of(r, shop);
+    struct ct_measure measure;
     int code = ct_plan_build(&b->plan, &spec, &options, 1, err);
+    if (code == 0)
+        code = ct_plan_measure(&b->plan, &measure, err);
+    for (int kind = 0; kind < CT_MEMORY_KIND_COUNT && code == 0; kind++)
+        b->touched +=
+            (double)measure.memory[kind] * (b->group != NULL ? ct_group_size(b->group) : 1);
     if (code == 0)
         code = ct_device_cpu_new(&how_many, &b->device, err);
     b->threads = threads;
@@ -294,17 +304,31 @@ static int step(struct bench *b, uint64_t update, double *ret_s, double *ret_thr
     return code;
 }
 
+/* Does any rank go on? All begin the next step together. */
+static int agree(struct bench *b, double *goes_on, struct ct_error *err)
+{
+    const struct ct_options patient = {.timeout_ms = WAIT_MS};
+    int code = b->group == NULL ? 0
+                                : ct_all_reduce(b->group, ct_inplace(goes_on, 1, CT_F64),
+                                                CT_REDUCE_MAX, &patient);
+
+    return code == 0 ? 0 : ct_error_set(err, code, "a rank is away: %s", ct_strerror(code));
+}
+
 static int run(struct bench *b, double budget_s, struct ct_error *err)
 {
     const struct ct_exec_event *trace = ct_exec_trace(b->exec);
     int count = b->plan.step.program.op_count, code = 0;
-    double ignored_s, step_s, end_s;
+    double ignored_s, step_s, end_s, goes_on = 1;
 
     for (int i = 0; i < WARM_UP && code == 0; i++)
         code = step(b, (uint64_t)i + 1, &ignored_s, &ignored_s, err);
     end_s = now_s() + budget_s;
-    for (; code == 0 && b->steps < MOST_STEPS && (b->steps < LEAST_STEPS || now_s() < end_s);
-         b->steps++) {
+    for (; code == 0 && b->steps < MOST_STEPS; b->steps++) {
+        goes_on = b->steps < LEAST_STEPS || now_s() < end_s;
+        code = agree(b, &goes_on, err);
+        if (code != 0 || goes_on == 0)
+            break;
         b->of_thread = b->steps % 2 != 0;
         code = step(b, (uint64_t)b->steps + WARM_UP + 1, &step_s, &b->whole[b->steps], err);
         for (int i = 0; i < count && code == 0; i++)
@@ -337,7 +361,7 @@ static double *in_order(double *values, int count)
 }
 
 /* The point of `costs` for this shape, a new one with no time yet, or NULL: no room. Sizes that
- * differ by less than an eighth are one shape unless it is a product. */
+ * differ by less than an eighth are one shape, in steps that touch about as much. */
 static struct ct_cost_op *point_of(struct ct_costs *costs, const struct ct_program_op *op,
                                    int threads, const struct ct_cost_shape *shape)
 {
@@ -345,7 +369,7 @@ static struct ct_cost_op *point_of(struct ct_costs *costs, const struct ct_progr
 
     for (int i = 0; i < costs->op_count; i++) {
         struct ct_cost_op *one = &costs->ops[i];
-        double apart = 0;
+        double apart = 0.25 * fabs(log2(one->shape.touched / shape->touched));
         for (int k = 0; k < CT_COSTS_SIZES; k++)
             apart += fabs(log2(one->shape.size[k] / shape->size[k]));
         if (one->kind == op->kind && one->half == half && one->threads == threads && apart < 0.17)
@@ -381,8 +405,8 @@ static double time_of(const struct bench *b, const float *times, double clock_s)
     }
     qsort(by_clock, (size_t)half, sizeof *by_clock, by_time);
     qsort(of_thread, (size_t)half, sizeof *of_thread, by_time);
-    double clocked_s = (double)by_clock[half / 4] * 1e-9 - clock_s;
-    double thread_s = (double)of_thread[half / 4] * 1e-9;
+    double clocked_s = (double)by_clock[half / 2] * 1e-9 - clock_s;
+    double thread_s = (double)of_thread[half / 2] * 1e-9;
     return fmax(clocked_s > LONG_S && b->threads == 1 ? fmin(clocked_s, thread_s) : clocked_s,
                 1e-9);
 }
@@ -396,7 +420,7 @@ static void note_ops(struct bench *b, struct ct_costs *costs, int seen[CT_COSTS_
         float *times = &b->times[i * MOST_STEPS];
         if (ct_op_is_comm(op->kind))
             continue;
-        struct ct_cost_shape shape = ct_cost_shape(program, op);
+        struct ct_cost_shape shape = ct_cost_shape(program, op, b->touched);
         double seconds = time_of(b, times, costs->value[CT_COST_clock]);
         struct ct_cost_op *point = point_of(costs, op, b->threads, &shape);
         if (point != NULL)
@@ -405,7 +429,8 @@ static void note_ops(struct bench *b, struct ct_costs *costs, int seen[CT_COSTS_
 }
 
 int ct_reference_measure(const struct ct_reference *reference, int threads, double budget_s,
-                         struct ct_costs *costs, double *ret_step_s, struct ct_error *err)
+                         struct ct_group *group, struct ct_costs *costs, double *ret_step_s,
+                         struct ct_error *err)
 {
     struct bench *b = calloc(1, sizeof *b);
     int *seen = calloc(CT_COSTS_OPS, sizeof *seen);
@@ -415,6 +440,7 @@ int ct_reference_measure(const struct ct_reference *reference, int threads, doub
         free(seen);
         return ct_error_set(err, CT_ENOMEM, "out of memory");
     }
+    b->group = group;
     int code = open_bench(b, reference, threads, err);
     if (code == 0)
         code = run(b, budget_s, err);

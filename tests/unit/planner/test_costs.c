@@ -1,4 +1,5 @@
 /* What was measured, as text, and what follows from it. */
+#include "base/assert.h"
 #include "base/bytes.h"
 #include "collectives/planner/costs.h"
 
@@ -10,12 +11,13 @@
 TestSuite(costs, .timeout = 20);
 
 static const char HEAD[] =
-    "# measured\nversion 1\nmachine here\nvalue cores 2\nvalue memory 8e9\n"
+    "# measured\nversion 2\nmachine here\nvalue cores 2\nvalue memory 8e9\n"
     "value stream 1e10\nvalue clock 2e-8\nvalue step 1e-6\nvalue wake 4e-6\n";
-static const char OPS[] = "crowd 2 1.25\n"
-                          "op linear f32 1 32 64 64 262144 2e-6\n"
-                          "op linear f32 1 32 256 64 1048576 4e-6\n"
-                          "op linear f32 2 32 64 64 262144 1e-6\n"
+static const char OPS[] = "crowd 4 2.5\n"
+                          "op linear f32 1 32 64 64 262144 1e6 2e-6\n"
+                          "op linear f32 1 32 256 64 1048576 1e6 4e-6\n"
+                          "op linear f32 2 32 64 64 262144 1e6 1e-6\n"
+                          "op linear f32 1 32 64 64 262144 1e8 6e-6\n"
                           "call shm all_reduce 2 1024 1e-6\n"
                           "call shm all_reduce 2 1048576 1e-4\n"
                           "call shm all_reduce 8 1024 4e-6\n"
@@ -39,8 +41,9 @@ static struct ct_costs *parsed(const char *tail)
 Test(costs, a_shape_that_was_measured_takes_its_time_and_one_between_two_lies_between)
 {
     struct ct_costs *costs = parsed("");
-    const struct ct_cost_shape known = {{32, 64, 64}, 262144}, between = {{32, 128, 64}, 524288},
-                               far = {{32, 64, 64 << 10}, 262144.0 * 1024};
+    const struct ct_cost_shape known = {{32, 64, 64}, 262144, 1e6},
+                               between = {{32, 128, 64}, 524288, 1e6},
+                               far = {{32, 64, 64 << 10}, 262144.0 * 1024, 1e6};
 
     cr_assert_float_eq(ct_costs_op_s(costs, CT_OP_LINEAR, false, 1, &known), 2e-6, 1e-8);
     cr_assert_float_eq(ct_costs_op_s(costs, CT_OP_LINEAR, false, 2, &known), 1e-6, 1e-8);
@@ -50,8 +53,29 @@ Test(costs, a_shape_that_was_measured_takes_its_time_and_one_between_two_lies_be
     cr_assert(far_s > 1024 * 0.9e-6 && far_s < 1024 * 2.1e-6, "%g", far_s);
     /* operands of 16 bits were not measured: as those of 32; an add by its bytes */
     cr_assert_float_eq(ct_costs_op_s(costs, CT_OP_LINEAR, true, 1, &known), 2e-6, 1e-8);
-    const struct ct_cost_shape bytes = {{1e6, 1, 1}, 1e6};
+    const struct ct_cost_shape bytes = {{1e6, 1, 1}, 1e6, 1e6};
     cr_assert_float_eq(ct_costs_op_s(costs, CT_OP_ADD, false, 1, &bytes), 1e-4, 1e-9);
+    free(costs);
+}
+
+/* The same product twice, in a step that the caches hold and in one of 100 MB. */
+Test(costs, an_op_of_a_step_that_fits_no_cache_takes_longer)
+{
+    struct ct_costs *costs = parsed("");
+    const double touched[] = {1e3, 1e6, 1e7, 1e8, 1e12};
+    double before_s = 0;
+
+    for (size_t i = 0; i < CT_COUNT(touched); i++) {
+        const struct ct_cost_shape shape = {{32, 64, 64}, 262144, touched[i]};
+        double seconds = ct_costs_op_s(costs, CT_OP_LINEAR, false, 1, &shape);
+
+        cr_assert(seconds >= before_s, "%g B: %g s", touched[i], seconds);
+        before_s = seconds;
+    }
+    const struct ct_cost_shape small = {{32, 64, 64}, 262144, 1e6},
+                               large = {{32, 64, 64}, 262144, 1e8};
+    cr_assert_float_eq(ct_costs_op_s(costs, CT_OP_LINEAR, false, 1, &small), 2e-6, 1e-8);
+    cr_assert_float_eq(ct_costs_op_s(costs, CT_OP_LINEAR, false, 1, &large), 6e-6, 1e-8);
     free(costs);
 }
 
@@ -86,7 +110,8 @@ Test(costs, ranks_that_share_processors_slow_each_other_down)
     struct ct_costs *costs = parsed("");
 
     cr_assert_float_eq(ct_costs_slowdown(costs, 1), 1, 1e-12);
-    cr_assert_float_eq(ct_costs_slowdown(costs, 2), 1.25, 1e-12);
+    cr_assert_float_eq(ct_costs_slowdown(costs, 2), 1, 1e-12);
+    cr_assert_float_eq(ct_costs_slowdown(costs, 4), 2.5, 1e-12);
     cr_assert_float_eq(ct_costs_slowdown(costs, 8), 5, 1e-12);
     cr_assert_eq(ct_costs_threads(costs, 1), 2);
     cr_assert_eq(ct_costs_threads(costs, 4), 1);
@@ -105,7 +130,7 @@ Test(costs, a_file_keeps_the_lines_of_other_machines)
     (void)snprintf(text, sizeof text, "%s%s%s", HEAD, OPS, other);
     ct_costs_print(costs, text, strlen(text), &first);
     cr_assert_not_null(strstr(ct_buf_str(&first), other));
-    cr_assert_not_null(strstr(ct_buf_str(&first), "op linear f32 2 32 64 64 262144 1e-06\n"));
+    cr_assert_not_null(strstr(ct_buf_str(&first), "op linear f32 2 32 64 64 262144 1e+06 1e-06\n"));
     ct_costs_print(costs, ct_buf_str(&first), first.size, &second);
     cr_assert_str_eq(ct_buf_str(&first), ct_buf_str(&second));
     ct_buf_deinit(&first);
@@ -118,20 +143,20 @@ Test(costs, a_file_that_is_broken_is_named_by_its_line)
     static const struct {
         const char *text, *said;
     } rows[] = {
-        {"machine here\n", "1: \"version 1\" has to come first"},
-        {"version 2\n", "1: version \"2\" is not known here: it is 1"},
-        {"version 1\ndear diary\n", "2: \"dear\" begins no line of a calibration"},
-        {"version 1\nmachine here\nvalue cores none\n", "3: \"none\" is no number above 0"},
-        {"version 1\nmachine here\nvalue speed 3\n", "3: \"speed\" is no value"},
-        {"version 1\nmachine here\nop lineal f32 1 1 1 1 1 1\n", "3: \"lineal\" is no op"},
-        {"version 1\nmachine here\nop linear f32 0 1 1 1 1 1\n",
+        {"machine here\n", "1: \"version 2\" has to come first"},
+        {"version 1\n", "1: version \"1\" is another ctrun's, here it is 2: remove the file"},
+        {"version 2\ndear diary\n", "2: \"dear\" begins no line of a calibration"},
+        {"version 2\nmachine here\nvalue cores none\n", "3: \"none\" is no number above 0"},
+        {"version 2\nmachine here\nvalue speed 3\n", "3: \"speed\" is no value"},
+        {"version 2\nmachine here\nop lineal f32 1 1 1 1 1 1 1\n", "3: \"lineal\" is no op"},
+        {"version 2\nmachine here\nop linear f32 0 1 1 1 1 1 1\n",
          "3: \"0\" is no number of threads"},
-        {"version 1\nmachine here\ncall usb send 2 8 1\n", "3: \"usb\" is no way between ranks"},
-        {"version 1\nmachine here\ncrowd 1 2\n", "3: \"1\" is no number of ranks: 2 or more"},
-        {"version 1\nmachine here\nvalue cores 2\n", "3: no value \"memory\" of \"here\""},
-        {"version 1\nmachine here\nmachine here\n", "3: machine \"here\" is there twice"},
-        {"version 1\nmachine there\nop nothing\n", "3: \"op\" begins no line"},
-        {"version 1\n\x01\n", "2: a calibration is text"},
+        {"version 2\nmachine here\ncall usb send 2 8 1\n", "3: \"usb\" is no way between ranks"},
+        {"version 2\nmachine here\ncrowd 1 2\n", "3: \"1\" is no number of ranks: 2 or more"},
+        {"version 2\nmachine here\nvalue cores 2\n", "3: no value \"memory\" of \"here\""},
+        {"version 2\nmachine here\nmachine here\n", "3: machine \"here\" is there twice"},
+        {"version 2\nmachine there\nop nothing\n", "3: \"op\" begins no line"},
+        {"version 2\n\x01\n", "2: a calibration is text"},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
