@@ -9,8 +9,8 @@
  * that depends on its shape, and on whether it finds its operands in a cache: on the bytes that a
  * step touches, of all ranks that share the caches. The rate of a shape that was not measured is
  * the mean of the measured ops of the same kind, by the logarithm, weighted by 1 / d^6, where d is
- * the distance of the shapes in powers of two (rows or bytes count half, what a step touches and the
- * worker's threads one and a half times and twice): far from all of them it is that of the nearest.
+ * the distance of the shapes in powers of two (rows or bytes count half, what a step touches one
+ * and a half times, the worker's threads twice): far from all of them it is that of the nearest.
  *
  * A call. Between two measured numbers of bytes, or of ranks, its time goes along the straight line
  * in the logarithms of both. Beyond the last one it grows as the bytes; with more ranks its start

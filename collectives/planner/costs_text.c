@@ -190,9 +190,7 @@ static int read_line(struct reader *reader, char *text, struct ct_error *err)
         return reader->versioned
                    ? 0
                    : ct_error_set(err, CT_ECONFIG,
-                                  "version \"%.40s\" is another ctrun's, here it is 2: remove the "
-                                  "file and measure again with ctrun plan --calibrate",
-                                  words[1]);
+                                  "version \"%.40s\" is another ctrun's, here it is 2", words[1]);
     }
     struct ct_costs *costs = reader->other->machine[0] == '\0' ? reader->costs : reader->other;
     for (size_t i = 0; i < CT_COUNT(rows) && reader->named; i++)

@@ -110,8 +110,8 @@ static double beside_s(const struct ct_costs *costs, const struct ct_plan *plan)
     return costs->value[CT_COST_step] + 4 * bytes / costs->value[CT_COST_stream];
 }
 
-/* Run the list on paper; a step of the node's ranks touches so many bytes. Queues that share a processor take turns, and each wait of one for the
- * other wakes a thread. */
+/* Run the list on paper; a step of the ranks of a node touches so many bytes. Queues that share a
+ * processor take turns, and each wait of one for the other wakes a thread. */
 static int run(const struct ct_machine *machine, const struct ct_plan *plan, double touched,
                struct ct_estimate *ret)
 {

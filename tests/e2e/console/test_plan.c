@@ -134,9 +134,10 @@ Test(plan, bad_input_is_one_sentence)
 
 Test(plan, a_calibration_that_is_broken_or_of_another_machine_is_refused_with_the_remedy)
 {
-    static const char of_another[] = "version 1\nmachine 64 cores of a kind that is not here\n"
+    static const char of_another[] = "version 2\nmachine 64 cores of a kind that is not here\n"
                                      "value cores 64\n";
     const char *broken = e2e_write("broken", "dear diary\n");
+    const char *older = e2e_write("older", "version 1\n");
     const char *other = e2e_write("other", of_another);
     const char *model = e2e_in_root("configs/digits_mlp.yaml");
     struct proc plan;
@@ -145,6 +146,10 @@ Test(plan, a_calibration_that_is_broken_or_of_another_machine_is_refused_with_th
     e2e_said(&plan,
              "/broken (remove it and measure anew: ctrun plan --calibrate): 1: \"dear\" begins "
              "no line of a calibration");
+    proc_free(&plan);
+    cr_assert_eq(e2e_run(&plan, "plan", model, "--calibration", older, NULL), 2);
+    e2e_said(&plan, "/older (remove it and measure anew: ctrun plan --calibrate): 1: version \"1\" "
+                    "is another ctrun's, here it is 2");
     proc_free(&plan);
     cr_assert_eq(e2e_run(&plan, "plan", model, "--calibration", other, NULL), 66);
     e2e_said(&plan, "/other has nothing of this machine, \"");

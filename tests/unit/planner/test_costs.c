@@ -144,7 +144,7 @@ Test(costs, a_file_that_is_broken_is_named_by_its_line)
         const char *text, *said;
     } rows[] = {
         {"machine here\n", "1: \"version 2\" has to come first"},
-        {"version 1\n", "1: version \"1\" is another ctrun's, here it is 2: remove the file"},
+        {"version 1\n", "1: version \"1\" is another ctrun's, here it is 2"},
         {"version 2\ndear diary\n", "2: \"dear\" begins no line of a calibration"},
         {"version 2\nmachine here\nvalue cores none\n", "3: \"none\" is no number above 0"},
         {"version 2\nmachine here\nvalue speed 3\n", "3: \"speed\" is no value"},
