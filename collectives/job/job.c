@@ -63,9 +63,9 @@ static int take_nodes(struct ct_job *job, const struct ct_msg_assign *assign, st
 
     for (uint32_t i = 0; i < runs.count; i++)
         nodes += runs.data[i].nodes;
-    if (nodes > CT_WIRE_NODES || !ct_node_runs_fit(runs, (uint32_t)nodes, assign->world) ||
-        assign->rank >= assign->world || assign->world > INT_MAX ||
-        assign->base_rank >= (int64_t)assign->world)
+    if (nodes == 0 || nodes > CT_WIRE_NODES ||
+        !ct_node_runs_fit(runs, (uint32_t)nodes, assign->world) || assign->rank >= assign->world ||
+        assign->world > INT_MAX || assign->base_rank >= (int64_t)assign->world)
         return ct_error_set(err, CT_EPROTOCOL,
                             "the agent's assignment does not add up: rank %u of %u",
                             (unsigned)assign->rank, (unsigned)assign->world);

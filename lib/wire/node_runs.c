@@ -7,12 +7,14 @@
 
 void ct_node_runs_add(struct ct_wire_run *runs, uint32_t *count, uint32_t slots, const char *role)
 {
-    struct ct_wire_run *last = *count > 0 ? &runs[*count - 1] : NULL;
+    struct ct_wire_run *next = &runs[*count];
 
-    if (last != NULL && last->slots == slots && strcmp(last->role, role) == 0)
-        last->nodes++;
-    else
-        runs[(*count)++] = (struct ct_wire_run){.nodes = 1, .slots = slots, .role = role};
+    if (*count > 0 && next[-1].slots == slots && strcmp(next[-1].role, role) == 0) {
+        next[-1].nodes++;
+        return;
+    }
+    *next = (struct ct_wire_run){.nodes = 1, .slots = slots, .role = role};
+    (*count)++;
 }
 
 bool ct_node_runs_fit(struct ct_node_runs runs, uint32_t nodes, uint32_t world)
