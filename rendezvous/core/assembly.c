@@ -111,7 +111,8 @@ static int complete(struct ct_assembly *assembly, struct ct_offer self, struct c
                             round->generation);
     round->self = round->own->index;
     bool has_base = round->base_node == -1 || round->base != NULL;
-    return has_base && is_sound(assembly, self) ? 1 : contradiction(round, err);
+    bool has_names = round->nodes != NULL || round->self != 0;
+    return has_base && has_names && is_sound(assembly, self) ? 1 : contradiction(round, err);
 }
 
 static bool copy_runs(struct ct_assembly *assembly, const struct ct_msg_round *m)

@@ -37,7 +37,7 @@ struct ct_round {
     const struct ct_round_node *own;   /* this node */
     const struct ct_round_node *head;  /* node 0 */
     const struct ct_round_node *base;  /* base_node; NULL: nobody holds state */
-    const struct ct_round_node *nodes; /* all; NULL in a large round (ct_assembly_short) */
+    const struct ct_round_node *nodes; /* all; NULL in a large round, but at node 0 */
 };
 
 /* This node's offer, by which it finds itself in the round. */
@@ -67,8 +67,8 @@ void ct_assembly_free(struct ct_assembly *assembly);
 int ct_assembly_add(struct ct_assembly *assembly, const struct ct_msg_round *part,
                     struct ct_offer self, struct ct_error *err);
 
-/* The same with the short ROUND of a large round: complete at once, without `nodes`. 1,
- * CT_EPROTOCOL, CT_ENOMEM. */
+/* The same with the short ROUND of a large round: complete at once, without `nodes`, which only
+ * node 0 has. 1, CT_EPROTOCOL, CT_ENOMEM. */
 int ct_assembly_short(struct ct_assembly *assembly, const struct ct_msg_round *m,
                       struct ct_offer self, struct ct_error *err);
 

@@ -113,7 +113,16 @@ static bool find_runs(struct ct_service_job *job)
     return true;
 }
 
-/* A large round: what every node needs of it, instead of N nodes to each of N. */
+/* In as many parts as the names of all nodes need. */
+static void send_whole(struct ct_service_job *job, uint64_t link)
+{
+    uint32_t count = ct_rdzv_roster(job->core)->count;
+    for (uint32_t first = 0; first < count; first += CT_WIRE_PART)
+        ct_service_send_part(job, link, first);
+}
+
+/* A large round: what every node needs of it, instead of N nodes to each of N. Node 0, where
+ * PyTorch's store lets in the others' hosts, gets all. */
 static void send_short(struct ct_service_job *job, const struct ct_rdzv_member *member)
 {
     const struct ct_rdzv_roster *roster = ct_rdzv_roster(job->core);
@@ -123,6 +132,10 @@ static void send_short(struct ct_service_job *job, const struct ct_rdzv_member *
     uint32_t count = 0;
     if (member->link == 0 || !(IN_ROUND >> member->state & 1u) || member->place < 0)
         return;
+    if (member->place == 0) {
+        send_whole(job, member->link);
+        return;
+    }
     for (size_t i = 0; i < CT_COUNT(wanted); i++) {
         bool is_known = wanted[i] < 0;
         for (size_t k = 0; k < i; k++)
@@ -141,10 +154,8 @@ static void send_short(struct ct_service_job *job, const struct ct_rdzv_member *
  * asks again. */
 static void send_round(struct ct_service_job *job, uint64_t link)
 {
-    uint32_t count = ct_rdzv_roster(job->core)->count;
-    if (count <= job->service->limits.whole_round_nodes) {
-        for (uint32_t first = 0; first < count; first += CT_WIRE_PART)
-            ct_service_send_part(job, link, first);
+    if (ct_rdzv_roster(job->core)->count <= job->service->limits.whole_round_nodes) {
+        send_whole(job, link);
         return;
     }
     if (!find_runs(job))

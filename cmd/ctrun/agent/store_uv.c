@@ -345,7 +345,7 @@ uint16_t store_offer(struct store *store, uint64_t generation)
 
 /* ---- a round -------------------------------------------------------------------------------- */
 
-/* The hosts of the round may come. */
+/* The hosts of the round may come: node 0 is told all of them, however many there are. */
 static int let_in(struct store *store, const struct ct_round *round, struct ct_error *err)
 {
     const char **hosts = calloc(round->node_count, sizeof *hosts);
@@ -386,7 +386,7 @@ static int start_relay(struct store *store, const struct ct_round *round, struct
 {
     const struct ct_config *cfg = &store->node->job->cfg;
     struct ct_tcpstore_relay_options options = {
-        .hub = {.port = round->nodes[0].port},
+        .hub = {.port = round->head->port},
         .generation = round->generation,
         .job = cfg->launch.rdzv_id,
         .key = store->has_key ? &store->key : NULL,
@@ -396,7 +396,7 @@ static int start_relay(struct store *store, const struct ct_round *round, struct
         .user = store,
     };
 
-    (void)ct_str_copy(options.hub.host, sizeof options.hub.host, round->nodes[0].address);
+    (void)ct_str_copy(options.hub.host, sizeof options.hub.host, round->head->address);
     return ct_tcpstore_relay_start(&store->node->loop, &options, &store->now.relay, err);
 }
 
@@ -419,7 +419,7 @@ static int open_here(struct store *store, const struct ct_round *round,
     store->loss.at_ms = 0;
     (void)uv_timer_start(&store->timer, on_timer, POLL_MS, POLL_MS);
     *ret_master = (struct round_master){
-        .address = local ? "127.0.0.1" : round->nodes[0].address,
+        .address = local ? "127.0.0.1" : round->head->address,
         .port = ct_tcpstore_server_endpoint(store->now.server)->port,
         .served = true,
     };
@@ -430,8 +430,8 @@ int store_open(struct store *store, const struct ct_round *round, struct round_m
                struct ct_error *err)
 {
     struct round_master there = {
-        .address = store->alone ? "127.0.0.1" : round->nodes[0].address,
-        .port = round->nodes[0].port,
+        .address = store->alone ? "127.0.0.1" : round->head->address,
+        .port = round->head->port,
         .served = store->mode != CT_CONFIG_TORCH_STORE_RANK0,
     };
     int rc = 0;

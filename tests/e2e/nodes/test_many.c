@@ -244,3 +244,40 @@ Test(many, nodes_of_different_backends_are_refused_with_both_and_the_remedy)
     }
     proc_free(&daemon);
 }
+
+/* ---- more nodes than are named to each other ------------------------------------------------- */
+
+/* A round of more than 1,024 nodes: most know few others, and all know where all ranks live. */
+Test(many, each_of_1030_nodes_knows_its_ranks_among_all)
+{
+    enum { LARGE = 1030, DOUBLE = 4, WORLD = LARGE + DOUBLE };
+    struct proc daemon, all;
+    bool seen[WORLD] = {false};
+
+    if (SANITIZED)
+        cr_skip_test("skipped: 1,030 processes of a sanitizer are more than this machine holds");
+    const char *endpoint = e2e_daemon(&daemon);
+    const char *tell = e2e_script("tell", "#!/bin/sh\necho \"$RANK $WORLD_SIZE $ROLE_RANK "
+                                          "$ROLE_WORLD_SIZE $GROUP_WORLD_SIZE\" >> ranks\n");
+    const char *start =
+        e2e_script("start", "#!/bin/sh\nfor i in $(seq $1); do\n"
+                            "  \"$2\" --nnodes $1 --nproc_per_node $((1 + (i <= $3))) "
+                            "--rdzv_endpoint $4 --join_timeout 100s --lease 60s \"$5\" &\ndone\n"
+                            "for i in $(seq $1); do wait -n || exit 1; done\n");
+    const char *const argv[] = {"bash", start,    "1030", proc_program("ctrun"),
+                                "4",    endpoint, tell,   NULL};
+    cr_assert_eq(proc_run(&all, argv, NULL, 150), 0, "%s", ct_buf_str(&all.text));
+    const char *text = e2e_read("ranks");
+    for (int i = 0, used = 0; i < WORLD; i++, text += used) {
+        int rank, world, role_rank, role_world, nodes;
+        cr_assert_eq(sscanf(text, "%d %d %d %d %d\n%n", &rank, &world, &role_rank, &role_world,
+                            &nodes, &used),
+                     5, "%d of %d ranks have told theirs", i, WORLD);
+        cr_assert(rank >= 0 && rank < WORLD && !seen[rank] && role_rank == rank, "%.60s", text);
+        cr_assert(world == WORLD && role_world == WORLD && nodes == LARGE, "%.60s", text);
+        seen[rank] = true;
+    }
+    cr_assert_eq(*text, '\0', "more ranks than there are: %.60s", text);
+    proc_free(&all);
+    proc_free(&daemon);
+}
