@@ -100,6 +100,10 @@ static bool is_parallel(const struct ct_machine *machine)
     return machine->costs == NULL || 2 * machine->per_node <= machine->costs->value[CT_COST_cores];
 }
 
+/* A worker's loop around a step: the next samples, progress, the record; what digits_mlp takes
+ * beyond its ops (scripts/bench/plans --predicted), AMD EPYC, 2026-11-27. */
+static const double LOOP_S = 12e-6;
+
 /* What a step takes beside its ops. Its samples are written by who reads the data and copied in:
  * each is read and written twice. */
 static double beside_s(const struct ct_costs *costs, const struct ct_plan *plan)
@@ -107,7 +111,7 @@ static double beside_s(const struct ct_costs *costs, const struct ct_plan *plan)
     int x = plan->step.io.x;
     double bytes = x != CT_NONE ? (double)plan->step.program.values[x].bytes : 0;
 
-    return costs->value[CT_COST_step] + 4 * bytes / costs->value[CT_COST_stream];
+    return LOOP_S + costs->value[CT_COST_step] + 4 * bytes / costs->value[CT_COST_stream];
 }
 
 /* Run the list on paper; a step of the ranks of a node touches so many bytes. Queues that share a

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 
 #include <limits.h>
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -183,7 +184,8 @@ static int measure_pass(struct calibration *c, struct ct_costs *costs, struct ct
     return code;
 }
 
-/* Twice, seconds apart, as the machine may be busy for a while: the lesser times count. */
+/* Twice, seconds apart, as the machine may be busy for a while: the mean of both counts, by the
+ * logarithm. */
 static int measure_ops(struct calibration *c, struct ct_error *err)
 {
     struct ct_costs *again = NULL;
@@ -198,7 +200,7 @@ static int measure_ops(struct calibration *c, struct ct_error *err)
     if (code == 0 && again != NULL) {
         CT_ASSERT(again->op_count == c->costs->op_count); /* the same ops in the same order */
         for (int i = 0; i < again->op_count; i++)
-            c->costs->ops[i].seconds = CT_MIN(c->costs->ops[i].seconds, again->ops[i].seconds);
+            c->costs->ops[i].seconds = sqrt(c->costs->ops[i].seconds * again->ops[i].seconds);
         (void)fprintf(c->to, "%d shapes of ops in %d models\n", again->op_count,
                       ct_reference_count());
     }

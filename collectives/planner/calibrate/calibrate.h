@@ -10,8 +10,8 @@
  * The reference models (references.def) are made-up ones of many shapes, run by the executor as a
  * training runs them, one after the other, so that an op finds its operands where a step leaves
  * them: in the caches or not. Ranks that measure at once do so step by step, and share caches and
- * memory as those of a training do. Of each op the median of its times counts, and the lesser of
- * two passes, since the machine may be busy. */
+ * memory as those of a training do. Of each op the median of its times counts, and the mean of two
+ * passes, since the machine may be busy. */
 #ifndef CT_PLANNER_CALIBRATE_H
 #define CT_PLANNER_CALIBRATE_H
 
