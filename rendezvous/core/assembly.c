@@ -77,20 +77,24 @@ static int contradiction(const struct ct_round *round, struct ct_error *err)
                         round->generation);
 }
 
-/* Is each node where the runs have it? And this one has what it offered. */
+/* Is each node where the runs have it? And this one has what it offered. Nodes that are all there
+ * come in their order, and the runs are made from them. */
 static bool is_sound(const struct ct_assembly *assembly, struct ct_offer self)
 {
     const struct ct_round *round = &assembly->round;
-    uint32_t first;
+    uint32_t first = 0;
 
     if (!ct_node_runs_fit(round->runs, round->node_count, round->world))
         return false;
     for (uint32_t i = 0; i < assembly->received; i++) {
         const struct ct_round_node *node = &assembly->nodes[i];
-        if (node->index >= round->node_count ||
-            ct_node_runs_find(round->runs, node->index, &first)->slots != node->slots ||
-            node->first_rank != first)
+        if (round->nodes == NULL &&
+            (node->index >= round->node_count ||
+             ct_node_runs_find(round->runs, node->index, &first)->slots != node->slots))
             return false;
+        if (node->first_rank != first)
+            return false;
+        first += node->slots;
     }
     return round->own->slots == self.slots;
 }

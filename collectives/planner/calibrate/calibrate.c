@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { READINGS = 1000, WAKES = 200, STREAM_BYTES = 128 << 20, STREAM_TURNS = 7, WAIT_MS = 120000 };
+enum { READINGS = 1000, WAKES = 200, STREAM_BYTES = 128 << 20, STREAM_TURNS = 7 };
 
 /* How long a reference model is run: for its ops, and for the slow-down of a crowd. */
 static const double BUDGET_S = 0.12, CROWD_S = 0.7;
@@ -136,7 +136,7 @@ static int measure_values(struct calibration *c, struct ct_error *err)
 
 static int wait_for_all(struct calibration *c, struct ct_error *err)
 {
-    const struct ct_options patient = {.timeout_ms = WAIT_MS};
+    const struct ct_options patient = {.timeout_ms = CT_CALIBRATE_WAIT_MS};
     int code = ct_barrier(c->all, &patient);
 
     return code == 0 || err->code != 0
@@ -246,7 +246,7 @@ static int time_crowd(struct calibration *c, int ranks, double *ret_s, struct ct
     ct_group_free(group);
     if (code == 0)
         code = ct_all_reduce(c->all, ct_inplace(&step_s, 1, CT_F64), CT_REDUCE_MAX,
-                             &(struct ct_options){.timeout_ms = WAIT_MS});
+                             &(struct ct_options){.timeout_ms = CT_CALIBRATE_WAIT_MS});
     *ret_s = step_s;
     return code == 0 || err->code != 0
                ? code

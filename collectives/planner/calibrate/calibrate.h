@@ -20,6 +20,8 @@
 
 #include <stdio.h>
 
+enum { CT_CALIBRATE_WAIT_MS = 120 * 1000 }; /* for a rank that is away */
+
 /* A model that is measured. */
 struct ct_reference {
     const char *name;

@@ -16,8 +16,7 @@ enum {
     LARGEST = 32 << 20,
     ROOM = 4 * LARGEST,
     LATE_TURNS = 5,
-    LATE_CALLS = 100,
-    WAIT_MS = 120 * 1000
+    LATE_CALLS = 100
 };
 
 static const double ENOUGH_S = 0.1;  /* of one size */
@@ -181,7 +180,7 @@ static int measure_late(struct calls *calls)
 /* Among the first `ranks` of `all`; the others wait. */
 static int measure_among(struct calls *calls, struct ct_group *all, int ranks, struct ct_error *err)
 {
-    const struct ct_options patient = {.timeout_ms = WAIT_MS};
+    const struct ct_options patient = {.timeout_ms = CT_CALIBRATE_WAIT_MS};
     bool in = ct_group_rank(all) < ranks;
     struct ct_group *group = NULL;
     int code = ct_group_split(all, in ? 0 : CT_NO_COLOUR, ct_group_rank(all), &group, err);

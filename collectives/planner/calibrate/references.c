@@ -20,8 +20,7 @@ enum {
     WARM_UP = 2,
     MOST_LAYERS = 64,
     CLASSES = 10,
-    FEATURES = 64,
-    WAIT_MS = 120000
+    FEATURES = 64
 };
 
 static const double LONG_S = 30e-6; /* the thread's time is read in 0.3 us */
@@ -307,7 +306,7 @@ static int step(struct bench *b, uint64_t update, double *ret_s, double *ret_thr
 /* Does any rank go on? All begin the next step together. */
 static int agree(struct bench *b, double *goes_on, struct ct_error *err)
 {
-    const struct ct_options patient = {.timeout_ms = WAIT_MS};
+    const struct ct_options patient = {.timeout_ms = CT_CALIBRATE_WAIT_MS};
     int code = b->group == NULL ? 0
                                 : ct_all_reduce(b->group, ct_inplace(goes_on, 1, CT_F64),
                                                 CT_REDUCE_MAX, &patient);
