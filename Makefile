@@ -112,7 +112,7 @@ OPT_fuzz := -O1 $(SAN_fuzz) -fsanitize=fuzzer-no-link
 
 CPPFLAGS += -D_GNU_SOURCE -Ilib -Icollectives -I.
 CFLAGS ?= -g
-ALL_CFLAGS = -std=c17 -pthread -fPIE -ffp-contract=off $(WARN) $(if $(filter 1,$(DEV)),-Werror) \
+ALL_CFLAGS = -std=c17 -pthread -fPIC -fvisibility=hidden -ffp-contract=off $(WARN) $(if $(filter 1,$(DEV)),-Werror) \
              $(OPT_$(MODE)) $(CFLAGS)
 ALL_LDFLAGS = -pthread -pie -Wl,-z,relro,-z,now -Wl,--as-needed $(SAN_$(MODE)) $(LDFLAGS)
 STAMP := $(BUILD)/flags
@@ -132,6 +132,7 @@ VECTOR := $(if $(SAN_$(MODE)),-O1,-O3) -fopenmp-simd -fno-math-errno -fno-trappi
 %_avx512.o: ISA := $(VECTOR) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c \
                    -mprefer-vector-width=512
 
+comma := ,
 # ---- what there is ------------------------------------------------------------------------------
 uniq = $(if $1,$(firstword $1) $(call uniq,$(filter-out $(firstword $1),$1)))
 # Modules that $1 needs, users before used.
@@ -165,6 +166,8 @@ TEST_TOOLS := $(BUILD)/tests/libtools.a
 
 # What programs link with -lctrun: the collectives and all below them, in one archive.
 LIBRARY := $(BUILD)/lib/libctrun.a
+# The same for programs that load it, as Python does: what its map lists and nothing else.
+SHARED := $(BUILD)/lib/libctrun.so.1
 # With -lctrun_train in front: models, plans and their executor.
 TRAIN_LIBRARY := $(BUILD)/lib/libctrun_train.a
 
@@ -183,7 +186,7 @@ CUDA_BESIDE := lib/tensor/op.c lib/tensor/tensor.c $(wildcard $(DIRS_base:%=%/*.
 CUDA_LIBRARY := $(if $(HAS_CUDA),$(BUILD)/lib/libctrun_cuda.so)
 
 .PHONY: all
-all: $(BINARIES) $(LIBRARY) $(TRAIN_LIBRARY) $(CUDA_LIBRARY) ## build the programs and the library
+all: $(BINARIES) $(LIBRARY) $(SHARED) $(TRAIN_LIBRARY) $(CUDA_LIBRARY) ## build the programs and the library
 
 # ---- rules --------------------------------------------------------------------------------------
 $(STAMP): FORCE
@@ -208,6 +211,14 @@ $(LIBRARY): $(call objects,$(foreach m,$(call ordered,coll),$(call sources,$(DIR
 	@mkdir -p $(@D)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
+$(SHARED): $(call archives,coll) collectives/libctrun.map
+	@mkdir -p $(@D)
+	$(SAY) '  LD   $@'
+	$(Q)$(CC) $(ALL_CFLAGS) -shared -Wl,-soname,$(@F),--version-script=collectives/libctrun.map,--whole-archive $< \
+	    -Wl,--no-whole-archive $(filter-out $<,$(filter %.a,$^)) $(filter-out -pie,$(ALL_LDFLAGS)) \
+	    $(if $(SAN_$(MODE)),,-Wl$(comma)-z$(comma)defs) -lm -o $@
+	$(Q)ln -sf $(@F) $(basename $@)
+
 $(TRAIN_LIBRARY): $(call objects,$(foreach m,$(filter-out $(call closure,coll),$(call ordered,exec)),\
                     $(call sources,$(DIRS_$m))))
 	@mkdir -p $(@D)
@@ -224,7 +235,7 @@ $(CUDA_STAMP): FORCE
 $(BUILD)/pic/%.o: %.c $(STAMP)
 	@mkdir -p $(@D)
 	$(SAY) '  CC   $<'
-	$(Q)$(CC) $(CPPFLAGS) -isystem $(CUDA_HOME)/include $(ALL_CFLAGS) -fPIC -fvisibility=hidden -MMD -MP -c $< -o $@
+	$(Q)$(CC) $(CPPFLAGS) -isystem $(CUDA_HOME)/include $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 
 $(BUILD)/pic/%.cu.o: %.cu $(CUDA_STAMP)
 	@mkdir -p $(@D)
@@ -261,13 +272,13 @@ HOST_KERNELS := $(patsubst %.cu,$(BUILD)/hostcuda/%.o,$(filter %.cu,$(CUDA_SOURC
                 $(call objects,$(call sources,$(HOSTCUDA)) tests/unit/tensor/kit.c)
 $(BUILD)/hostcuda/%.c.o: %.c $(STAMP)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) -I$(HOSTCUDA) -I$(HOSTCUDA)/include $(ALL_CFLAGS) -fPIC -MMD -MP -c $< -o $@
+	$(Q)$(CC) $(CPPFLAGS) -I$(HOSTCUDA) -I$(HOSTCUDA)/include $(ALL_CFLAGS) -fvisibility=default -MMD -MP -c $< -o $@
 
 # All of the device with it, on a runtime and a driver that need no GPU (tests/lib/hostcuda/runtime.h),
 # beside the programs as libraries of NVIDIA's and ours are: end-to-end tests train there.
 HOSTGPU := $(BUILD)/tests/gpu
 hostgpu = $(patsubst %.c,$(BUILD)/hostcuda/%.c.o,$1)
-HOSTGPU_LINK = $(CC) $(ALL_CFLAGS) -fPIC -shared -Wl,--no-as-needed $(SAN_$(MODE)) -L$(HOSTGPU)/lib -Wl,-rpath,'$$ORIGIN'
+HOSTGPU_LINK = $(CC) $(ALL_CFLAGS) -shared -Wl,--no-as-needed $(SAN_$(MODE)) -L$(HOSTGPU)/lib -Wl,-rpath,'$$ORIGIN'
 $(HOSTGPU)/lib/libcuda.so.1: $(call hostgpu,$(patsubst %,$(HOSTCUDA)/%.c,driver stream graph memory) lib/base/assert.c)
 	@mkdir -p $(@D)
 	$(Q)$(HOSTGPU_LINK) -Wl,-soname,$(@F) $^ -o $@
@@ -342,7 +353,7 @@ $(GPU_TESTS): $(GPU_SOURCES) $(call archives,exec) $(STAMP)
 FAKENCCL := $(BUILD)/tests/fakenccl.so
 $(FAKENCCL): $(filter-out %/cuda.c,$(wildcard tests/lib/fakenccl/*.[ch])) lib/base/number/dtype.c lib/base/assert.c lib/base/accel.h collectives/backend/nccl/nccl_types.h $(STAMP)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -fPIC -shared -Wno-missing-prototypes $(filter %.c,$^) $(SAN_$(MODE)) -o $@
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -fvisibility=default -shared -Wno-missing-prototypes $(filter %.c,$^) $(SAN_$(MODE)) -o $@
 $(BUILD)/tests/unit_coll: | $(FAKENCCL)
 # Programs of users, for the end-to-end tests: they see the public headers and the libraries alone.
 USER_PROGRAMS := $(patsubst tests/e2e/programs/%.c,$(BUILD)/tests/programs/%,\

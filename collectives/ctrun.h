@@ -44,6 +44,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 struct ct_accel; /* base/accel.h */
 struct ct_job;
@@ -205,7 +206,8 @@ bool ct_job_is_round_over(const struct ct_job *job, int code);
 
 struct ct_job_step {
     uint64_t number;        /* completed before this one; set it before the first, to resume */
-    struct ct_group *group; /* all ranks; the job's own */
+    struct ct_group *group; /* all ranks; the job's own, for the steps' reductions */
+    bool all_stop;          /* CT_ECLOSED: all ranks stop before this step, whose state is whole */
     bool regrouped;         /* a new round (or the first): rank and world may have changed, and the
                      * program's own groups must be freed and made anew */
 };
@@ -214,10 +216,34 @@ struct ct_job_step {
 int ct_job_register_state(struct ct_job *job, const char *name, void *data, size_t bytes,
                           struct ct_error *err);
 
-/* Begin the next step; the previous one is completed when no call on `step->group` failed in it.
- * Collective: costs one small reduction. 0; CT_ECLOSED when the job is to stop; CT_EMISMATCH when
- * ranks are at different steps; CT_EDIVERGED; CT_EUNAVAILABLE when no rank holds the state. */
+/* State that lies in no fixed place, as that of a program in Python. The functions are called by
+ * the thread that begins the step. */
+struct ct_state_calls {
+    void *context;
+
+    /* Return a digest of the state that this process holds: equal states have equal ones. */
+    uint64_t (*digest)(void *context);
+
+    /* Collective over `group`: send the state at rank `base`, receive it at the others, which keep
+     * their own until they have all of it. 0, or the code of the call that failed. */
+    int (*broadcast)(void *context, struct ct_group *group, int base);
+};
+
+/* Register state by functions, besides what ct_job_register_state has; at most once. `calls` is
+ * copied. */
+int ct_job_register_calls(struct ct_job *job, const struct ct_state_calls *calls,
+                          struct ct_error *err);
+
+/* Begin the next step; the previous one is completed when no call on `step->group` failed in it and
+ * it was not abandoned. Collective: costs one small reduction. 0; CT_ECLOSED when the job is to stop
+ * (`all_stop`, all ranks before the same step: its state can be saved) or when this rank is to leave
+ * and others go on; CT_EMISMATCH when ranks are at different steps; CT_EDIVERGED; CT_EUNAVAILABLE
+ * when no rank holds the state. */
 int ct_job_begin_step(struct ct_job *job, struct ct_job_step *step, struct ct_error *err);
+
+/* Give up the step that was begun, because a call on another group than the step's failed: it is not
+ * completed, and the next one begins with a new round. Only when ct_job_is_round_over. */
+void ct_job_abandon_step(struct ct_job *job);
 
 /* ---- publishing ------------------------------------------------------------------------------
  *
@@ -242,6 +268,24 @@ int ct_job_publish(struct ct_job *job, uint64_t step, uint64_t digest);
  * (0: poll). CT_EFENCED, with the sentence: refused, its round is over. CT_ECLOSED: the agent is
  * gone. Without an agent everything may be published. */
 int ct_job_published(struct ct_job *job, int timeout_ms, struct ct_error *err);
+
+/* ---- the store of the round ------------------------------------------------------------------
+ *
+ * A few small values (1 MiB at most) that every rank of the round reads and sets, as ids of other
+ * libraries are exchanged with. Each round begins with an empty one. Any thread; one call at a time
+ * goes on in a process. They return 0, CT_EREVOKED, CT_ELIMIT, CT_ECLOSED (the rendezvous is away),
+ * or CT_EUNSUPPORTED: a job of one process without an agent has none. */
+
+/* Set or replace the value of `key`. */
+int ct_store_set(struct ct_job *job, const char *key, const void *value, size_t size);
+
+/* Copy the value of `key` once there is one. *size is the room in `value`, and becomes its length.
+ * CT_ETIMEOUT: none within `timeout_ms` (0: there is none now). */
+int ct_store_get(struct ct_job *job, const char *key, void *value, size_t *size,
+                 uint64_t timeout_ms);
+
+/* Add to a counter (absent: 0); *ret_sum becomes the sum. An error may come after it was added. */
+int ct_store_add(struct ct_job *job, const char *key, int64_t delta, int64_t *ret_sum);
 
 /* ---- memory ----------------------------------------------------------------------------------
  *
@@ -543,6 +587,16 @@ int ct_test(struct ct_request *request);
 /* Block until the operation ends. 0 or a negative code. */
 int ct_wait(struct ct_request *request);
 
+/* Block until the operation ends, but for `timeout_us` at most; returns as ct_test. */
+int ct_wait_for(struct ct_request *request, uint64_t timeout_us);
+
+/* ---- the library -----------------------------------------------------------------------------*/
+
+/* Return the library's version, "0.1.0". What a program may call of libctrun.so.1, and how the
+ * structures above lie in memory, stays as it is in all versions of that number. */
+const char *ct_version(void);
+
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -1,5 +1,6 @@
 /* The store that groups use while they form: a few small values, one key space a round. All calls
- * are idempotent, so an agent can repeat those that a lost or absent daemon did not answer.
+ * but `add` are idempotent, so an agent can repeat those that a lost or absent daemon did not
+ * answer.
  *
  * Two implementations: the worker's link to its agent (job_link.c), and a table in this process
  * (thread_world.c). May be called from several threads. */
@@ -31,6 +32,10 @@ struct ct_kv {
     /* Copy the value of `key` if it exists now; CT_ETIMEOUT also when there is no reply within
      * `patience_ms`. */
     int (*poll)(void *context, const char *key, struct ct_kv_value *value, uint64_t patience_ms);
+
+    /* Add to a counter (absent: 0). Not idempotent: an error may come after it was added. NULL where
+     * there are no counters. */
+    int (*add)(void *context, const char *key, int64_t delta, int64_t *ret_sum);
 };
 
 #endif

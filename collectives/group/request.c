@@ -229,11 +229,13 @@ static void park(struct ct_request *request, uint64_t timeout_ns)
     group->backend->park(group->state, armed, poll_group(request, 1) ? 0 : timeout_ns);
 }
 
-static void wait_until_over(struct ct_request *request)
+/* Or until `limit_ns` have passed. */
+static void wait_until_over(struct ct_request *request, uint64_t limit_ns)
 {
     struct ct_group *group = request->group;
     uint64_t now = ct_clock_mono_ns(&ct_clock_system);
     uint64_t deadline = now + request->timeout_ms * 1000000u, idle_since = now, since = now;
+    uint64_t limit = limit_ns < UINT64_MAX - now ? now + limit_ns : UINT64_MAX;
     int spins = group->backend->spins(group->state);
 
     record_wait(request, now);
@@ -242,7 +244,7 @@ static void wait_until_over(struct ct_request *request)
         bool moved = poll_group(request, now == idle_since ? spins : 1);
 
         now = ct_clock_mono_ns(&ct_clock_system);
-        if (is_over(request))
+        if (is_over(request) || now >= limit)
             break;
         if (now >= deadline) {
             expire(request);
@@ -252,7 +254,7 @@ static void wait_until_over(struct ct_request *request)
             (void)sched_yield();
         } else {
             record_details(request, now);
-            park(request, CT_MIN(deadline - now, (uint64_t)SLICE_NS));
+            park(request, CT_MIN(CT_MIN(deadline, limit) - now, (uint64_t)SLICE_NS));
         }
     }
     ct_worker_record_woke(group->record);
@@ -269,20 +271,24 @@ static int release(struct ct_request *request)
     return code;
 }
 
-int ct_wait(struct ct_request *request)
+static void wait_by_itself(struct ct_request *request, uint64_t limit_ns)
 {
     struct ct_group *group = request->group;
 
-    if (is_over(request))
-        return release(request);
     ct_helper_acquire(group);
     if (!is_over(request))
         ct_group_advance(group);
     if (!is_over(request) && group->backend->spins(group->state) >= FIRST_POLLS)
         (void)poll_group(request, FIRST_POLLS);
     if (!is_over(request))
-        wait_until_over(request);
+        wait_until_over(request, limit_ns);
     ct_helper_release(group);
+}
+
+int ct_wait(struct ct_request *request)
+{
+    if (!is_over(request))
+        wait_by_itself(request, UINT64_MAX);
     return release(request);
 }
 
@@ -320,6 +326,13 @@ int ct_test(struct ct_request *request)
         ct_worker_record_woke(group->record);
     int code = release(request);
     return code == 0 ? 1 : code;
+}
+
+int ct_wait_for(struct ct_request *request, uint64_t timeout_us)
+{
+    if (!is_over(request))
+        wait_by_itself(request, timeout_us * 1000);
+    return ct_test(request);
 }
 
 /* ---- start -----------------------------------------------------------------------------------*/

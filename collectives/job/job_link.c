@@ -206,11 +206,17 @@ static int await_reply(struct ct_job_link *link, uint64_t request, uint64_t time
     }
 }
 
-/* One request and its reply, awaited for `timeout_ms`; `value` (may be NULL) takes the reply's
- * bytes. */
+/* What a request is answered with; each part may be NULL. */
+struct answer {
+    struct ct_kv_value *value;
+    int64_t *number;
+};
+
+/* One request and its reply, awaited for `timeout_ms`. */
 static int send_request(struct ct_job_link *link, struct ct_message *message, uint64_t *request,
-                        struct ct_kv_value *value, uint64_t timeout_ms)
+                        struct answer answer, uint64_t timeout_ms)
 {
+    struct ct_kv_value *value = answer.value;
     struct ct_msg_store_reply reply = {0};
     struct ct_arena arena;
     int code;
@@ -228,6 +234,8 @@ static int send_request(struct ct_job_link *link, struct ct_message *message, ui
             memcpy(value->data, reply.value.data, reply.value.size);
         value->size = reply.value.size;
     }
+    if (code == 0 && answer.number != NULL)
+        *answer.number = reply.number;
     (void)pthread_mutex_unlock(&link->receiving);
     ct_arena_deinit(&arena);
     return code;
@@ -247,7 +255,7 @@ static int kv_set(void *context, const char *key, const void *value, size_t size
     struct ct_job_link *link = context;
     struct ct_message message = set_message(link, key, value, size);
 
-    return send_request(link, &message, &message.store_set.request, NULL, GRACE_MS);
+    return send_request(link, &message, &message.store_set.request, (struct answer){0}, GRACE_MS);
 }
 
 /* Whoever receives next drops the reply. */
@@ -269,7 +277,8 @@ static int wait_value(struct ct_job_link *link, const char *key, struct ct_kv_va
         .type = CT_MSG_STORE_WAIT,
         .store_wait = {.generation = link->generation, .key = key, .timeout_ms = timeout_ms}};
 
-    return send_request(link, &message, &message.store_wait.request, value, reply_ms);
+    return send_request(link, &message, &message.store_wait.request, (struct answer){value, NULL},
+                        reply_ms);
 }
 
 static int kv_wait(void *context, const char *key, struct ct_kv_value *value, uint64_t timeout_ms)
@@ -283,7 +292,18 @@ static int kv_poll(void *context, const char *key, struct ct_kv_value *value, ui
     return wait_value(context, key, value, 1, patience_ms);
 }
 
+static int kv_add(void *context, const char *key, int64_t delta, int64_t *ret_sum)
+{
+    struct ct_job_link *link = context;
+    struct ct_message message = {
+        .type = CT_MSG_STORE_ADD,
+        .store_add = {.generation = link->generation, .key = key, .delta = delta}};
+
+    return send_request(link, &message, &message.store_add.request, (struct answer){NULL, ret_sum},
+                        GRACE_MS);
+}
+
 struct ct_kv ct_job_link_kv(struct ct_job_link *link)
 {
-    return (struct ct_kv){kv_set, kv_wait, link, kv_send, kv_poll};
+    return (struct ct_kv){kv_set, kv_wait, link, kv_send, kv_poll, kv_add};
 }

@@ -10,6 +10,7 @@
 #include "job/job_state.h"
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/number/hash.h"
 #include "base/str.h"
 #include "job/state_recovery.h"
@@ -29,11 +30,15 @@ struct region {
 struct ct_job_state {
     struct region regions[REGIONS_MAX];
     size_t count;
-    size_t bytes; /* of all */
+    size_t bytes;                /* of all */
+    struct ct_state_calls calls; /* no functions: all state lies in regions */
     struct ct_group *group;
     uint64_t lineage; /* the last round in which all ranks had the state; 0: none */
     uint64_t number;  /* completed steps */
     bool under_way;   /* the caller was sent into a step */
+    bool abandoned;   /* and has given it up */
+    bool all_stop;    /* before this step, as all have agreed */
+    uint64_t stop_ms; /* when this rank began to wait until all do; 0: no stop was seen */
 };
 
 static struct ct_job_state *state_of(struct ct_job *job)
@@ -74,6 +79,20 @@ int ct_job_register_state(struct ct_job *job, const char *name, void *data, size
     return 0;
 }
 
+int ct_job_register_calls(struct ct_job *job, const struct ct_state_calls *calls,
+                          struct ct_error *err)
+{
+    struct ct_job_state *state = state_of(job);
+
+    if (state == NULL)
+        return ct_error_set(err, CT_ENOMEM, "no memory for the state of a job");
+    if (state->group != NULL || state->calls.digest != NULL)
+        return ct_error_set(err, CT_EUSAGE,
+                            "state by functions is registered once, before the first step");
+    state->calls = *calls;
+    return 0;
+}
+
 /* ---- what this rank holds -------------------------------------------------------------------- */
 
 static uint64_t digest_of(const struct ct_job_state *state)
@@ -82,13 +101,17 @@ static uint64_t digest_of(const struct ct_job_state *state)
 
     for (size_t i = 0; i < state->count; i++)
         digest = ct_hash64(state->regions[i].data, state->regions[i].bytes, digest);
+    if (state->calls.digest != NULL) {
+        uint64_t own = state->calls.digest(state->calls.context);
+        digest = ct_hash64(&own, sizeof own, digest);
+    }
     return digest;
 }
 
 /* Of names and sizes: the same on all ranks. */
 static uint64_t layout_of(const struct ct_job_state *state)
 {
-    uint64_t layout = state->count;
+    uint64_t layout = state->count + (state->calls.digest != NULL ? REGIONS_MAX + 1 : 0);
 
     for (size_t i = 0; i < state->count; i++)
         layout = ct_hash64(state->regions[i].name, strlen(state->regions[i].name),
@@ -132,6 +155,8 @@ static int broadcast_state(struct ct_job *job, int base, struct ct_holding *all,
         code = ct_broadcast(state->group,
                             ct_inplace(state->regions[i].data, state->regions[i].bytes, CT_U8),
                             base, NULL);
+    if (code == 0 && state->calls.broadcast != NULL)
+        code = state->calls.broadcast(state->calls.context, state->group, base);
     if (code != 0)
         return ct_group_explain(state->group, code, err);
     state->number = number;
@@ -228,14 +253,16 @@ static void leave_round(struct ct_job_state *state)
     ct_group_free(state->group);
     state->group = NULL;
     state->under_way = false;
+    state->abandoned = false;
 }
 
-/* All ranks are at the same step, and none of them has to leave before it. */
+/* All ranks are at the same step, and none of them has to leave or to stop before it. */
 static int agree(struct ct_job *job, struct ct_error *err)
 {
     struct ct_job_state *state = job->state;
     int64_t number = (int64_t)state->number;
-    int64_t all[] = {ct_job_boundary_requested(job), number, -number};
+    int64_t goes_on = !ct_job_stop_requested(job, NULL);
+    int64_t all[] = {ct_job_boundary_requested(job), number, -number, goes_on};
     int code =
         ct_all_reduce(state->group, ct_inplace(all, CT_COUNT(all), CT_I64), CT_REDUCE_MAX, NULL);
 
@@ -246,6 +273,9 @@ static int agree(struct ct_job *job, struct ct_error *err)
                             "ranks are at steps %" PRId64 " to %" PRId64
                             ": each must go through the same steps",
                             -all[2], all[1]);
+    state->all_stop = all[3] == 0;
+    if (state->all_stop)
+        return ct_error_set(err, CT_ECLOSED, "a stop was requested, before step %" PRId64, number);
     if (all[0] > 0)
         return ct_error_set(err, CT_EREVOKED, "the round ends before step %" PRId64, number);
     return 0;
@@ -260,12 +290,17 @@ bool ct_job_is_round_over(const struct ct_job *job, int code)
                                     code == CT_EPROTOCOL || code == CT_EOS));
 }
 
+static bool survives(const struct ct_job_state *state)
+{
+    return state->count > 0 || state->calls.digest != NULL;
+}
+
 /* The first round, or the next ones until one holds. */
 static int recover_round(struct ct_job *job, int code, struct ct_error *err)
 {
     struct ct_job_state *state = job->state;
 
-    while (ct_job_is_round_over(job, code) && state->count > 0) {
+    while (!state->all_stop && ct_job_is_round_over(job, code) && survives(state)) {
         leave_round(state);
         const struct ct_ready ready = {
             .lineage = state->lineage, .step = state->number, .digest = digest_of(state)};
@@ -279,36 +314,73 @@ static int recover_round(struct ct_job *job, int code, struct ct_error *err)
     return code;
 }
 
+/* Whether this rank leaves without the others: it is not to save anything, or the others go on. A
+ * stop of the whole job reaches all ranks at about the same time. */
+static bool stops_alone(struct ct_job *job)
+{
+    enum { TOGETHER_MS = 1000 };
+    struct ct_job_state *state = job->state;
+    uint64_t deadline_ms = 0, now_ms = ct_clock_mono_ms(&ct_clock_system);
+
+    if (!ct_job_stop_requested(job, &deadline_ms))
+        return false;
+    if (state->stop_ms == 0)
+        state->stop_ms = now_ms;
+    return deadline_ms == 0 || state->lineage == 0 ||
+           now_ms - state->stop_ms > CT_MIN(deadline_ms / 4, TOGETHER_MS);
+}
+
+/* Whether the step before was completed, and if so, count it. */
+static int conclude(struct ct_job_state *state, struct ct_error *err)
+{
+    if (ct_group_failure(state->group)->code != 0)
+        return ct_group_explain(state->group, ct_group_failure(state->group)->code, err);
+    if (state->abandoned)
+        return ct_error_set(err, CT_EREVOKED, "step %" PRIu64 " was abandoned", state->number);
+    if (state->under_way)
+        state->number++;
+    state->under_way = false;
+    return 0;
+}
+
+static int first_round(struct ct_job *job, const struct ct_job_step *step, struct ct_error *err)
+{
+    job->state->number = step->number;
+    if (survives(job->state))
+        (void)ct_job_survive(job);
+    return enter_round(job, err);
+}
+
 int ct_job_begin_step(struct ct_job *job, struct ct_job_step *step, struct ct_error *err)
 {
     struct ct_job_state *state = state_of(job);
-    int code = 0;
 
     if (state == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for the state of a job");
-    if (ct_job_stop_requested(job, NULL))
+    step->all_stop = false;
+    if (stops_alone(job))
         return ct_error_set(err, CT_ECLOSED, "a stop was requested");
-    step->regrouped = state->lineage == 0;
-    if (state->lineage == 0) {
-        state->number = step->number;
-        if (state->count > 0)
-            (void)ct_job_survive(job);
-        code = enter_round(job, err);
-    } else if (ct_group_failure(state->group)->code != 0) {
-        code = ct_group_explain(state->group, ct_group_failure(state->group)->code, err);
-    } else if (state->under_way) {
-        state->number++;
-    }
+    uint64_t generation = state->lineage;
+    int code = generation == 0 ? first_round(job, step, err) : conclude(state, err);
+
     if (code == 0)
         code = agree(job, err);
-    uint64_t generation = state->lineage;
     code = recover_round(job, code, err);
+    if (code == 0 || state->all_stop) {
+        step->regrouped = state->lineage != generation;
+        step->number = state->number;
+        step->group = state->group;
+        step->all_stop = state->all_stop;
+    }
     if (code != 0)
         return code;
-    step->regrouped = step->regrouped || state->lineage != generation;
-    step->number = state->number;
-    step->group = state->group;
     state->under_way = true;
     ct_job_at(job, CT_AT_STEP, (uint64_t)state->number);
     return 0;
+}
+
+void ct_job_abandon_step(struct ct_job *job)
+{
+    CT_ASSERT(job->state != NULL);
+    job->state->abandoned = true;
 }

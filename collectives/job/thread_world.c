@@ -153,6 +153,24 @@ static int kv_poll(void *context, const char *key, struct ct_kv_value *value, ui
     return kv_wait(context, key, value, 0);
 }
 
+static int kv_add(void *context, const char *key, int64_t delta, int64_t *ret_sum)
+{
+    struct ct_thread_world *world = context;
+
+    (void)pthread_mutex_lock(&world->lock);
+    const struct entry *entry = find(world, key);
+    int64_t sum = delta;
+    if (entry != NULL && entry->size == sizeof sum) {
+        memcpy(&sum, entry->value, sizeof sum);
+        sum += delta;
+    }
+    int code = store(world, key, &sum, sizeof sum);
+    (void)pthread_mutex_unlock(&world->lock);
+    if (code == 0)
+        *ret_sum = sum;
+    return code;
+}
+
 /* ---- segments --------------------------------------------------------------------------------*/
 
 void *ct_world_segment_new(struct ct_thread_world *world, size_t bytes, int members)
@@ -239,7 +257,7 @@ int ct_thread_world_new_nodes(int world, int nodes, struct ct_thread_world **ret
                            .nnodes = nodes},
             .nodes = made->nodes,
             .address = "127.0.0.1",
-            .kv = {kv_set, kv_wait, made, kv_set, kv_poll},
+            .kv = {kv_set, kv_wait, made, kv_set, kv_poll, kv_add},
             .page = &made->page,
             .names = ct_job_names_new(),
             .world = made,

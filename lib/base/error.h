@@ -11,6 +11,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 enum ct_err {
 #define CT_ERROR(name, value, status, text) CT_E##name = value,
@@ -47,6 +48,7 @@ const char *ct_error_name(int code);
  * errno. */
 int ct_exit_status(int code);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -8,6 +8,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 enum ct_dtype {
 #define CT_DTYPE(name, size, text, is_float) CT_##name,
@@ -31,6 +32,7 @@ uint16_t ct_bf16_from_f32(float value);
 float ct_f16_to_f32(uint16_t bits);
 uint16_t ct_f16_from_f32(float value);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif
