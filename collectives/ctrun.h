@@ -208,41 +208,39 @@ struct ct_job_step {
     uint64_t number;        /* completed before this one; set it before the first, to resume */
     struct ct_group *group; /* all ranks; the job's own, for the steps' reductions */
     bool all_stop;          /* CT_ECLOSED: all ranks stop before this step, whose state is whole */
-    bool regrouped;         /* a new round (or the first): rank and world may have changed, and the
-                     * program's own groups must be freed and made anew */
+    bool regrouped;         /* a new round, or the first: make the program's own groups anew */
 };
 
 /* Register `data` as part of the state that all ranks share. At the first step all get rank 0's. */
 int ct_job_register_state(struct ct_job *job, const char *name, void *data, size_t bytes,
                           struct ct_error *err);
 
-/* State that lies in no fixed place, as that of a program in Python. The functions are called by
- * the thread that begins the step. */
+/* State that lies in no fixed place, as a Python program's. Called by who begins the step. */
 struct ct_state_calls {
     void *context;
-
     /* Return a digest of the state that this process holds: equal states have equal ones. */
     uint64_t (*digest)(void *context);
-
     /* Collective over `group`: send the state at rank `base`, receive it at the others, which keep
      * their own until they have all of it. 0, or the code of the call that failed. */
     int (*broadcast)(void *context, struct ct_group *group, int base);
 };
 
-/* Register state by functions, besides what ct_job_register_state has; at most once. `calls` is
- * copied. */
+/* Return a digest (XXH3) of memory, chained through `seed`: what `digest` may be made of. */
+uint64_t ct_digest(const void *data, size_t size, uint64_t seed);
+
+/* Register state by functions, besides what ct_job_register_state has; at most once. */
 int ct_job_register_calls(struct ct_job *job, const struct ct_state_calls *calls,
                           struct ct_error *err);
 
-/* Begin the next step; the previous one is completed when no call on `step->group` failed in it and
- * it was not abandoned. Collective: costs one small reduction. 0; CT_ECLOSED when the job is to stop
- * (`all_stop`, all ranks before the same step: its state can be saved) or when this rank is to leave
- * and others go on; CT_EMISMATCH when ranks are at different steps; CT_EDIVERGED; CT_EUNAVAILABLE
- * when no rank holds the state. */
+/* Begin the next step; the previous one is completed unless a call on `step->group` failed in it or
+ * it was abandoned. Collective: costs one small reduction. 0; CT_ECLOSED when the job is to stop
+ * (`all_stop`: all ranks before the same step, which can be saved) or this rank is to leave alone;
+ * CT_EMISMATCH when ranks are at different steps; CT_EDIVERGED; CT_EUNAVAILABLE when no rank holds
+ * the state. */
 int ct_job_begin_step(struct ct_job *job, struct ct_job_step *step, struct ct_error *err);
 
-/* Give up the step that was begun, because a call on another group than the step's failed: it is not
- * completed, and the next one begins with a new round. Only when ct_job_is_round_over. */
+/* Give up the step that was begun, as a call on another group than the step's failed because the
+ * round is over (ct_job_is_round_over): the next step begins with a new round. */
 void ct_job_abandon_step(struct ct_job *job);
 
 /* ---- publishing ------------------------------------------------------------------------------
@@ -590,8 +588,6 @@ int ct_wait(struct ct_request *request);
 /* Block until the operation ends, but for `timeout_us` at most; returns as ct_test. */
 int ct_wait_for(struct ct_request *request, uint64_t timeout_us);
 
-/* ---- the library -----------------------------------------------------------------------------*/
-
 /* Return the library's version, "0.1.0". What a program may call of libctrun.so.1, and how the
  * structures above lie in memory, stays as it is in all versions of that number. */
 const char *ct_version(void);
@@ -600,5 +596,4 @@ const char *ct_version(void);
 #ifdef __cplusplus
 }
 #endif
-
 #endif

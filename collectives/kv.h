@@ -33,8 +33,8 @@ struct ct_kv {
      * `patience_ms`. */
     int (*poll)(void *context, const char *key, struct ct_kv_value *value, uint64_t patience_ms);
 
-    /* Add to a counter (absent: 0). Not idempotent: an error may come after it was added. NULL where
-     * there are no counters. */
+    /* Add to a counter (absent: 0). Not idempotent: an error may come after it was added. NULL
+     * where there are no counters. */
     int (*add)(void *context, const char *key, int64_t delta, int64_t *ret_sum);
 };
 

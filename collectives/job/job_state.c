@@ -384,3 +384,8 @@ void ct_job_abandon_step(struct ct_job *job)
     CT_ASSERT(job->state != NULL);
     job->state->abandoned = true;
 }
+
+uint64_t ct_digest(const void *data, size_t size, uint64_t seed)
+{
+    return ct_hash64(data, size, seed);
+}

@@ -1,6 +1,6 @@
-/* The library's version, and how the structures of ctrun.h lie in memory: libctrun.so.1 promises both
- * to programs that were compiled against an earlier one, and to lib/python/ctrun/_abi.py. A line here
- * changes only with the number behind .so. */
+/* The library's version, and how the structures of ctrun.h lie in memory: libctrun.so.1 promises
+ * both to programs that were compiled against an earlier one, and to lib/python/ctrun/_abi.py. A
+ * line here changes only with the number behind .so. */
 #include "ctrun.h"
 
 #include "base/version.h"

@@ -114,6 +114,7 @@ FUNCTIONS = {
     "job_stop_requested": (c_bool, (c_void_p, POINTER(c_uint64))),
     "job_revoked": (c_bool, (c_void_p,)),
     "job_is_round_over": (c_bool, (c_void_p, c_int)),
+    "digest": (c_uint64, (c_void_p, c_size_t, c_uint64)),
     "job_register_state": (c_int, (c_void_p, c_char_p, c_void_p, c_size_t, _ERROR)),
     "job_register_calls": (c_int, (c_void_p, POINTER(StateCalls), _ERROR)),
     "job_begin_step": (c_int, (c_void_p, POINTER(Step), _ERROR)),

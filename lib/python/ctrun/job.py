@@ -125,6 +125,12 @@ class Job:
         return self._assignment.generation
 
     @property
+    def lineage(self) -> int:
+        """The generation whose state the job goes on from when the round was made; 0: there is none yet."""
+        self.check()
+        return self._assignment.lineage
+
+    @property
     def restart_count(self) -> int:
         """How many root failures the job has had."""
         self.check()

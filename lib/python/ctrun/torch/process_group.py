@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections import deque
 from datetime import timedelta
 
@@ -66,7 +67,7 @@ class Guard:
         return False
 
 
-guard = Guard()
+guard: object = Guard()
 
 
 def _settle(error: Error | None) -> Error | None:
@@ -411,18 +412,20 @@ class ProcessGroup(_BASE):
 
 
 class _Open:
-    """Backends whose only other owner is PyTorch's C++, which does not keep their Python half alive."""
+    """All backends. PyTorch's C++ does not keep the Python half of a Backend alive, and this does."""
 
     def __init__(self) -> None:
-        self._all: set[int] = set()
-        self._objects: dict[int, ProcessGroup] = {}
+        self.all: weakref.WeakSet = weakref.WeakSet()
+        self._kept: set[ProcessGroup] = set()
 
     def add(self, group: ProcessGroup) -> None:
+        self.all.add(group)
         if _WORKS_LIVE:
-            self._objects[id(group)] = group
+            self._kept.add(group)
 
     def discard(self, group: ProcessGroup) -> None:
-        self._objects.pop(id(group), None)
+        self.all.discard(group)
+        self._kept.discard(group)
 
 
 _open = _Open()
@@ -448,11 +451,17 @@ def _create(options, _backend_options) -> ProcessGroup:
     return made
 
 
-def register() -> None:
-    """Make "ctrun" known to torch.distributed; again does nothing."""
-    if hasattr(dist.Backend, "CTRUN"):
+def register(name: str = "ctrun", create=_create) -> None:
+    """Make a backend known to torch.distributed; again does nothing."""
+    if hasattr(dist.Backend, name.upper()):
         return
     try:
-        dist.Backend.register_backend("ctrun", _create, extended_api=True, devices=["cpu"])
+        dist.Backend.register_backend(name, create, extended_api=True, devices=["cpu"])
     except TypeError:  # before 2.0 backends had no devices
-        dist.Backend.register_backend("ctrun", _create, extended_api=True)
+        dist.Backend.register_backend(name, create, extended_api=True)
+
+
+def close_all() -> None:
+    """Close the groups of all of this process's backends."""
+    for group in list(_open.all):
+        group.shutdown()
