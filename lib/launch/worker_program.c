@@ -113,6 +113,7 @@ static int decide_python(const struct ct_program_request *request, struct ct_are
     if (request->module)
         return compose((const char *const[]){python, "-u", "-m", request->name, NULL},
                        request->args, arena, program, err);
+    program->script = true;
     return compose((const char *const[]){python, "-u", request->name, NULL}, request->args, arena,
                    program, err);
 }

@@ -35,6 +35,7 @@ struct ct_program_request {
 
 struct ct_program {
     bool native;      /* speaks the worker link: ctworker */
+    bool script;      /* a Python script: argv is PYTHON -u SCRIPT ARGS */
     bool templates;   /* see the request */
     const char *path; /* to execute */
     char **argv;

@@ -255,7 +255,7 @@ static int start_one(struct ct_workers *workers, const struct ct_workers_round *
         rc = ct_worker_record_new(&worker->record, &spawn.fds[CT_RECORD_FD], err);
     if (rc == 0)
         worker->record_fd = fcntl(spawn.fds[CT_RECORD_FD], F_DUPFD_CLOEXEC, CT_SPAWN_FDS);
-    if (rc == 0)
+    if (rc == 0 && (round->warm == NULL || !ct_warm_become(round->warm, &spawn, &worker->pid)))
         rc = ct_spawn(&spawn, &worker->pid, err);
     if (rc == 0 && workers->guard != NULL)
         ct_guard_set(workers->guard, local_rank, worker->pid);

@@ -23,6 +23,7 @@
 #include "hardware/affinity.h"
 #include "launch/failure/worker_failure.h"
 #include "launch/guard.h"
+#include "launch/warm_start.h"
 #include "output/console_uv.h"
 #include "output/output_uv.h"
 #include "wire/wire.h"
@@ -53,6 +54,7 @@ struct ct_workers_round {
     char *const *argv;
     int page_fd;                /* of the control page; -1: none */
     const struct rlimit *files; /* as of ct_spawn */
+    struct ct_warm_pool *warm;  /* interpreters that may become workers of it; NULL: none */
     uint32_t count;
     const struct ct_worker_spec *specs; /* of each local rank */
 };

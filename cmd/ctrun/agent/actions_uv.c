@@ -128,6 +128,7 @@ static void do_send_recovered(struct node *node, const struct agent_event *event
 {
     (void)event;
     ct_agent_state_recovered(node->agent, node->core.running);
+    warm_start_fill(node, 1);
 }
 
 static void do_send_done(struct node *node, const struct agent_event *event)
@@ -269,6 +270,7 @@ static int start_workers(struct node *node, uint32_t *ret_failed, struct ct_erro
         .argv = job->program.argv,
         .page_fd = node->page_fd,
         .files = store_files(node->store),
+        .warm = &node->warm,
         .count = job->slots,
     };
     int rc = store_open(node->store, node->round, &input.master, err);
@@ -341,6 +343,7 @@ static void on_unlinked(void *context)
 static void do_close_link(struct node *node, const struct agent_event *event)
 {
     (void)event;
+    ct_warm_drop(&node->warm);
     ct_agent_stop(node->agent, on_unlinked);
     node->agent = NULL;
     node->round = NULL; /* it was the agent's */

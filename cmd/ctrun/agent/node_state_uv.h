@@ -25,6 +25,7 @@
 #include "rendezvous/client/agent_uv.h"
 #include "signals_uv.h"
 #include "store_uv.h"
+#include "warm_start_uv.h"
 #include "watch_uv.h"
 #include "wire/control_page.h"
 #include "wire/failure.h"
@@ -95,6 +96,7 @@ struct node {
     char held_room[FAILURE_ROOM];
 
     struct ct_workers *workers;
+    struct ct_warm_pool warm;         /* interpreters that may become workers */
     struct ct_worker_failure failing; /* while an event is about it */
     uint32_t restarts;                /* of the job, up to the last round */
     bool took_part;                   /* in any */

@@ -189,6 +189,8 @@ static int join(struct node *node, struct ct_error *err)
     };
     char waiting[400];
 
+    if (cfg->launch.nnodes.min < cfg->launch.nnodes.max && !job->alone)
+        warm_start_fill(node, job->slots); /* while it waits for its round */
     /* What the server tells an operator of a daemon is too much beside a job's own words. */
     node->server_log = node->log;
     if (node->log.level > CT_LOG_DEBUG)
@@ -221,6 +223,7 @@ static int join(struct node *node, struct ct_error *err)
 
 static void free_node(struct node *node)
 {
+    ct_warm_drop(&node->warm);
     store_free(node->store);
     ct_calls_deinit(&node->calls);
     ct_arena_deinit(&node->round_arena);

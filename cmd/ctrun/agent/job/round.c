@@ -168,6 +168,14 @@ static int fill(const struct round_input *input, uint32_t i, struct ct_worker_sp
     return ct_program_argv(&job->program, i, arena, &spec->argv);
 }
 
+char **round_warm_env(const struct job *job, const char *marks, struct ct_arena *arena)
+{
+    const struct ct_worker_env env = {
+        .omp_threads = job->omp_threads, .run_id = job->run_id, .marks = marks};
+
+    return ct_worker_env_build(arena, &env, job->env);
+}
+
 int round_specs(const struct round_input *input, struct ct_arena *arena,
                 const struct ct_worker_spec **ret_specs, struct ct_error *err)
 {

@@ -26,6 +26,10 @@ struct round_input {
 int round_specs(const struct round_input *input, struct ct_arena *arena,
                 const struct ct_worker_spec **ret_specs, struct ct_error *err);
 
+/* Return the environment of an interpreter that waits until it becomes a worker, in `arena`; NULL
+ * without memory. */
+char **round_warm_env(const struct job *job, const char *marks, struct ct_arena *arena);
+
 /* Return the ASSIGN message of worker `local_rank`. It borrows from `round`. */
 struct ct_message round_assign(const struct job *job, const struct ct_round *round,
                                uint32_t local_rank);

@@ -26,6 +26,7 @@ from __future__ import annotations
 import functools
 import os
 import signal
+import time
 from collections.abc import Iterable, Iterator
 from ctypes import byref
 
@@ -39,6 +40,7 @@ from ..group import Group
 from ..job import init
 from . import process_group
 from .checkpoints import Checkpoints
+from .other_backends import guard_ddp
 from .provisional import groups
 from .remake import remake
 from .sampler import Sampler
@@ -46,6 +48,7 @@ from .state import State
 from .store import Store
 
 _BUG = -1006  # CT_EBUG
+_PATIENCE_S = 10  # until a node that is silent counts as lost
 
 
 class Elastic:
@@ -150,6 +153,15 @@ class Elastic:
         self._failed = self._failed or error
         return True
 
+    def _absorbs_any(self, error: Exception) -> bool:
+        """The same for another backend's error, which does not say why: the agent does, at once or in a moment."""
+        for _ in range(_PATIENCE_S * 100):
+            if self._job.revoked:
+                self._failed = self._failed or error
+                return True
+            time.sleep(0.01)
+        return False
+
     def _guarded(self, function):
         """Return an optimizer's step() that does nothing in a step that has failed before it."""
         @functools.wraps(function)
@@ -217,7 +229,8 @@ class Elastic:
                 self._failed = failure
 
     def _is_over(self, failure: Exception) -> bool:
-        return self._job.is_round_over(failure) or self._job.revoked
+        """Whether making the groups failed because the round is over."""
+        return self._job.is_round_over(failure) or (not isinstance(failure, Error) and self._absorbs_any(failure))
 
     def _end(self, failure: Error) -> bool:
         """No further step: a stop, or an error."""
@@ -295,6 +308,11 @@ class Elastic:
         dist.init_process_group(groups.backend, store=Store(job), rank=job.rank, world_size=job.world)
         if self._ddp is not None:
             remake(self._ddp)
+            self._guard_ddp()
+
+    def _guard_ddp(self) -> None:
+        if self._ddp is not None and groups.backend not in (None, "ctrun"):
+            guard_ddp(self._ddp, self._absorbs_any)
 
     # ---- with ----------------------------------------------------------------------------------
 
@@ -309,6 +327,8 @@ class Elastic:
             original = self._optimizer.step
             self._optimizer.step = self._guarded(original)
             self._undo.append(functools.partial(setattr, self._optimizer, "step", original))
+        if not groups.is_provisional:
+            self._guard_ddp()
         before, process_group.guard = process_group.guard, self
         self._undo.append(functools.partial(setattr, process_group, "guard", before))
         # ctrun sends the signal to its workers, too; what counts is its message, on which all ranks agree.

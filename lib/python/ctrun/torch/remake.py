@@ -21,9 +21,11 @@ def remake(ddp: DistributedDataParallel) -> None:
         options["init_sync"] = False  # all ranks have the same state already
     kept = {name: value for name, value in vars(ddp).items() if name.endswith("_hooks") and name != "_comm_hooks"}
     hooks, training, module = list(getattr(ddp, "_comm_hooks", [])), ddp.training, ddp.module
+    vars(ddp).pop("_sync_buffers", None)  # other_backends.py guards it anew
     ddp.reducer = ddp.logger = None  # its hooks on the parameters go with it
     ddp.__init__(module, **options)
     vars(ddp).update(kept)
     ddp.training = training
     for hook, state in hooks:
-        ddp.register_comm_hook(state, hook)
+        if hook.__module__ != "ctrun.torch.other_backends":
+            ddp.register_comm_hook(state, hook)
