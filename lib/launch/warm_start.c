@@ -16,11 +16,13 @@
 
 enum { SCRIPT_BYTES = 256 * 1024, BOOT_FD = 3 };
 
-/* What the interpreter runs at first. Its names are deleted before the script is __main__. */
+/* What the interpreter runs at first. Its names are deleted before the script is __main__. The
+ * descriptors that it is given have higher numbers than the places that they are moved to. */
 static const char boot[] =
     "import sys\n"
     "def _ahead():\n"
     "    import ast, importlib.util, os, socket\n"
+    "    os.close(3)\n"
     "    link, script = socket.socket(fileno=0), sys.argv[1]\n"
     "    sys.path[0] = os.path.dirname(os.path.realpath(script))\n"
     "    def installed(name):\n"

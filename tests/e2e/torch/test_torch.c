@@ -8,6 +8,7 @@
 #include "e2e.h"
 #include "nodes/cluster.h"
 #include "speech.h"
+#include "torch/interpreter.h"
 
 #include "base/assert.h"
 
@@ -29,24 +30,6 @@ static void leave(void)
 
 TestSuite(torch, .init = e2e_enter, .fini = leave, .timeout = 900);
 
-/* The interpreter; the test is skipped when it has no PyTorch. */
-static const char *python(void)
-{
-    static const char *path;
-    const char *wanted = getenv("TEST_TORCH");
-    struct proc look;
-
-    if (path != NULL)
-        return path;
-    path = wanted != NULL ? wanted : "/usr/bin/python3";
-    const char *const argv[] = {
-        path, "-c", "import importlib.util as u; exit(u.find_spec('torch') is None)", NULL};
-    if (access(path, X_OK) != 0 || proc_run(&look, argv, NULL, 30) != 0)
-        cr_skip_test("skipped: %s has no PyTorch (scripts/deps --test)", path);
-    proc_free(&look);
-    return path;
-}
-
 /* Addresses that gloo and tensorpipe publish are those of `interface`. */
 static const char *const *environment(const char *interface)
 {
@@ -54,7 +37,7 @@ static const char *const *environment(const char *interface)
     static const char *list[] = {
         words[0], words[1], words[2], "OMP_NUM_THREADS=1", "PYTHONDONTWRITEBYTECODE=1", NULL};
 
-    (void)snprintf(words[0], sizeof words[0], "PYTHON_EXEC=%s", python());
+    (void)snprintf(words[0], sizeof words[0], "PYTHON_EXEC=%s", torch_python());
     (void)snprintf(words[1], sizeof words[1], "GLOO_SOCKET_IFNAME=%s", interface);
     (void)snprintf(words[2], sizeof words[2], "TP_SOCKET_IFNAME=%s", interface);
     return list;
@@ -97,7 +80,7 @@ static void by_ctrun(struct proc *run, const char *mode, const char *first, ...)
 /* The same under torchrun, which is told to look at its workers ten times a second. */
 static void by_torchrun(struct proc *run, const char *first, ...)
 {
-    const char *argv[WORDS] = {python(), e2e_in_root("scripts/bench/torchrun.py"), "--standalone",
+    const char *argv[WORDS] = {torch_python(), e2e_in_root("scripts/bench/torchrun.py"), "--standalone",
                                "--monitor_interval", "0.1"};
     va_list rest;
 
@@ -295,7 +278,7 @@ Test(torch, two_hosts_train_to_the_bits_of_one)
 {
     struct proc run;
 
-    (void)python();
+    (void)torch_python();
     cluster_up(2);
     cr_assert_eq(e2e_run(&run, "key", "new", "key", NULL), 0, "%s", ct_buf_str(&run.text));
     proc_free(&run);

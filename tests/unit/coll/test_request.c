@@ -180,6 +180,37 @@ Test(request, testing_alone_brings_an_operation_to_its_end)
 
 /* ---- wrong use -------------------------------------------------------------------------------*/
 
+/* Rank 1 comes when rank 0 has waited in vain. */
+static int wait_in_slices(struct ct_group *group, struct rig *rig)
+{
+    struct ct_request *request, *told;
+    int64_t sum = 1, word = 0;
+    int code;
+
+    (void)rig;
+    if (ct_group_rank(group) == 1) {
+        if (ct_recv(group, ct_inplace(&word, 1, CT_I64), 0, NULL) != 0)
+            return __LINE__;
+        return ct_all_reduce(group, ct_inplace(&sum, 1, CT_I64), CT_REDUCE_SUM, NULL) == 0
+                   ? 0
+                   : __LINE__;
+    }
+    if (ct_all_reduce_start(group, ct_inplace(&sum, 1, CT_I64), CT_REDUCE_SUM, NULL, &request) != 0)
+        return __LINE__;
+    if (ct_wait_for(request, 2000) != 0)
+        return __LINE__;
+    if (ct_send_start(group, ct_inplace(&word, 1, CT_I64), 1, NULL, &told) != 0)
+        return __LINE__;
+    while ((code = ct_wait_for(request, 500)) == 0)
+        continue;
+    return code == 1 && sum == 2 && ct_wait(told) == 0 ? 0 : __LINE__;
+}
+
+Test(request, a_bounded_wait_ends_in_vain_or_with_the_operation)
+{
+    run_on_all(2, NULL, wait_in_slices);
+}
+
 static int misuse(struct ct_group *group, struct rig *rig)
 {
     float x[8] = {0};

@@ -123,3 +123,72 @@ Test(state, what_is_registered_too_late_or_too_long_is_refused)
     cr_assert_eq(ct_job_register_state(job, "more", &value, sizeof value, &err), CT_EUSAGE);
     ct_job_close(job);
 }
+
+/* State by functions: each rank's own number becomes the base's. */
+struct own {
+    uint64_t value;
+    int broadcasts;
+};
+
+static uint64_t digest_own(void *context)
+{
+    const struct own *own = context;
+
+    return ct_digest(&own->value, sizeof own->value, 0);
+}
+
+static int broadcast_own(void *context, struct ct_group *group, int base)
+{
+    struct own *own = context;
+
+    own->broadcasts++;
+    return ct_broadcast(group, ct_inplace(&own->value, 1, CT_I64), base, NULL);
+}
+
+static int body_by_calls(struct ct_job *job, void *context)
+{
+    struct own *own = &((struct own *)context)[ct_job_assignment(job)->rank];
+    const struct ct_state_calls calls = {own, digest_own, broadcast_own};
+    struct ct_job_step step = {0};
+    struct ct_error err = {0};
+
+    own->value = 10 + (uint64_t)ct_job_assignment(job)->rank;
+    cr_assert_eq(ct_job_register_calls(job, &calls, &err), 0);
+    cr_assert_eq(ct_job_register_calls(job, &calls, &err), CT_EUSAGE, "once");
+    while (ct_job_begin_step(job, &step, &err) == 0 && step.number < STEPS)
+        own->value += step.number;
+    return step.number == STEPS ? 0 : err.code;
+}
+
+Test(state, state_by_functions_is_rank_0s_at_first_and_sent_when_ranks_differ)
+{
+    struct own own[RANKS] = {{0}};
+    struct ct_thread_world *world = NULL;
+
+    cr_assert_eq(ct_thread_world_new(RANKS, &world), 0);
+    cr_assert_eq(thread_ranks_run(world, body_by_calls, own), 0);
+    ct_thread_world_free(world);
+    for (int rank = 0; rank < RANKS; rank++) {
+        cr_assert_eq(own[rank].value, 10 + 0 + 1 + 2 + 3 + 4);
+        cr_assert_eq(own[rank].broadcasts, 1);
+    }
+}
+
+Test(state, a_step_that_was_abandoned_does_not_count)
+{
+    struct own own = {0};
+    const struct ct_state_calls calls = {&own, digest_own, broadcast_own};
+    struct ct_job *job;
+    struct ct_job_step step = {0};
+    struct ct_error err = {0};
+
+    cr_assert_eq(ct_job_open(&job, &err), 0);
+    cr_assert_eq(ct_job_register_calls(job, &calls, &err), 0);
+    cr_assert_eq(ct_job_begin_step(job, &step, &err), 0);
+    cr_assert_eq(ct_job_begin_step(job, &step, &err), 0);
+    cr_assert_eq(step.number, 1);
+    ct_job_abandon_step(job);
+    cr_assert_eq(ct_job_begin_step(job, &step, &err), CT_EREVOKED, "no agent makes a round");
+    cr_assert_not_null(strstr(err.text, "step 1 was abandoned"), "%s", err.text);
+    ct_job_close(job);
+}
