@@ -20,23 +20,29 @@ from .group import NO_COLOUR, Group, Request
 from .job import Job, current, init
 from .memory import Memory
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
-def all_reduce(array, op: str = "sum", **options):
+    from .buffers import Array
+
+
+def all_reduce(array: Array, op: str = "sum", **options: Any) -> Any:
     """Group.all_reduce over all ranks."""
     return current().default_group.all_reduce(array, op, **options)
 
 
-def broadcast(array, root: int = 0, **options):
+def broadcast(array: Array, root: int = 0, **options: Any) -> Any:
     """Group.broadcast over all ranks."""
     return current().default_group.broadcast(array, root, **options)
 
 
-def all_gather(out, array=None, **options):
+def all_gather(out: Array, array: Array | None = None, **options: Any) -> Any:
     """Group.all_gather over all ranks."""
     return current().default_group.all_gather(out, array, **options)
 
 
-def barrier(**options) -> None:
+def barrier(**options: Any) -> None:
     """Group.barrier over all ranks."""
     current().default_group.barrier(**options)
 

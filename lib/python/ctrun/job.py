@@ -10,6 +10,10 @@ from .errors import ClosedError, Error, RevokedError, UsageError, error_of
 from .group import Group, options_of
 from .memory import Memory
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 SECTIONS = {"start": 0, "step": 1, "evaluate": 2, "checkpoint": 3, "publish": 4}
 _VALUE_MAX = 1 << 20  # CT_KV_VALUE_MAX
 
@@ -144,8 +148,8 @@ class Job:
 
     # ---- groups and memory ---------------------------------------------------------------------
 
-    def group(self, ranks=None, *, name: str | None = None, backend: str | None = None, timeout: float | None = None,
-              encrypt: bool = False) -> Group:
+    def group(self, ranks: Sequence[int] | None = None, *, name: str | None = None, backend: str | None = None,
+              timeout: float | None = None, encrypt: bool = False) -> Group:
         """Make a group of these ranks (ascending; None: all). Collective: every member calls it, with one name.
 
         Names are unique among open groups; None is "world". Backends: auto, self, shm, hier, tcp, ucx, mpi.
@@ -153,7 +157,7 @@ class Job:
         options = options_of(name, ranks, backend, timeout, encrypt)
         handle, error = c_void_p(), _abi.ErrorText()
         _raise(_abi.group_new(self.handle, byref(options), byref(handle), byref(error)), error)
-        return Group(self, handle.value).adopt()
+        return Group(self, handle.value or 0).adopt()
 
     @property
     def default_group(self) -> Group:
@@ -271,7 +275,7 @@ class Job:
     def __enter__(self) -> Job:
         return self
 
-    def __exit__(self, kind, error, _) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
         if isinstance(error, Exception) and self._handle is not None and self.is_here():
             try:
                 self.failure(error)
