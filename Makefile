@@ -257,6 +257,19 @@ $(BUILD)/bin/$1: $(call objects,$(call sources,$(call folders,$1))) $(call archi
 endef
 $(foreach p,$(PROGRAMS),$(eval $(call program_rule,$p)))
 
+# What the wheel holds: programs with their libraries inside, since a wheel may count on glibc alone.
+WHEEL_PROGRAMS := $(patsubst %,$(BUILD)/wheel/%,$(PROGRAMS))
+STATIC-luv := -l:libuv_a.a
+$(foreach l,yaml jansson z pcre2-8,$(eval STATIC-l$l := -l:lib$l.a))
+define wheel_rule
+$(BUILD)/wheel/$1: $(BUILD)/bin/$1
+	@mkdir -p $$(@D)
+	$$(SAY) '  LD   $$@'
+	$(Q)$(CC) $$(ALL_CFLAGS) $(call objects,$(call sources,$(call folders,$1))) $(call archives,$(USES_$1)) $$(ALL_LDFLAGS) \
+	    $(foreach l,$(call libs,$(USES_$1)),$(or $(STATIC$l),$l)) -o $$@
+endef
+$(foreach p,$(PROGRAMS),$(eval $(call wheel_rule,$p)))
+
 # The CUDA device's own kernels for the host: tests run them there (tests/lib/hostcuda).
 HOSTCUDA := tests/lib/hostcuda
 HOST_CXX = $(filter ccache,$(CC)) $(if $(findstring clang,$(CC)),clang++,g++)
@@ -452,6 +465,10 @@ coverage: ## lines that the tests reach
 	scripts/coverage
 install: all ## programs, headers, libraries, manual pages under PREFIX (DESTDIR respected)
 	scripts/install $(BUILD) $(DESTDIR)$(PREFIX)
+
+.PHONY: wheel
+wheel: $(SHARED) $(WHEEL_PROGRAMS) ## build/wheel/ctrun-*.whl for pip install: the Python package, the library, the programs
+	scripts/package/wheel $(BUILD) build/wheel
 
 .PHONY: print-modules
 print-modules: # MODULE:FOLDERS:DEPENDENCIES, and so of programs, for scripts/lint

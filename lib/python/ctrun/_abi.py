@@ -113,6 +113,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "job_assignment": (POINTER(Assignment), (c_void_p,)),
     "job_progress": (c_int, (c_void_p, POINTER(Progress))),
     "job_summary": (c_int, (c_void_p, c_char_p)),
+    "job_output": (c_int, (c_void_p, c_char_p)),
     "job_failure": (c_int, (c_void_p, _ERROR)),
     "job_at": (None, (c_void_p, c_int, c_uint64)),
     "job_stop_requested": (c_bool, (c_void_p, POINTER(c_uint64))),

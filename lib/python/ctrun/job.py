@@ -166,6 +166,12 @@ class Job:
             self._default = self.group(name="default")
         return self._default
 
+    def drop_default_group(self) -> None:
+        """Close the default group, which a new round has ended; its next use makes it anew, at all ranks."""
+        if self._default is not None:
+            self._default.close()
+            self._default = None
+
     def memory(self, nbytes: int) -> Memory:
         """Return symmetric memory; `job.memory(4 * n).numpy("float32")` is an array of it."""
         return Memory(self, nbytes)
@@ -202,6 +208,10 @@ class Job:
     def summary(self, text: str) -> None:
         """Rank 0's closing words, which ctrun prints."""
         _raise(_abi.job_summary(self.handle, text.encode()))
+
+    def output(self, folder: str) -> None:
+        """Tell the agent the folder of the run: it records there how the job ended, and tells later rounds."""
+        _raise(_abi.job_output(self.handle, folder.encode()))
 
     def failure(self, error: BaseException) -> None:
         """Tell the agent why this process is about to exit."""
@@ -303,6 +313,11 @@ def init() -> Job:
         atexit.register(_current.close)
     _current.check()
     return _current
+
+
+def is_open() -> bool:
+    """Whether this process has opened a job, and not closed it."""
+    return _current is not None and _current._handle is not None
 
 
 def current() -> Job:
