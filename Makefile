@@ -259,6 +259,7 @@ $(foreach p,$(PROGRAMS),$(eval $(call program_rule,$p)))
 
 # What the wheel holds: programs with their libraries inside, since a wheel may count on glibc alone.
 WHEEL_PROGRAMS := $(patsubst %,$(BUILD)/wheel/%,$(PROGRAMS))
+WHEEL_TESTED := $(if $(filter release,$(MODE)),$(WHEEL_PROGRAMS))
 STATIC-luv := -l:libuv_a.a
 $(foreach l,yaml jansson z pcre2-8,$(eval STATIC-l$l := -l:lib$l.a))
 define wheel_rule
@@ -427,7 +428,7 @@ $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(TEST_TOOLS) $(call archives,$(FUZ
 # ---- what one asks for --------------------------------------------------------------------------
 .PHONY: units tests test torch programs unit/% lint asan tsan fuzz fuzzers bench sim sim-large mutants soak leaders many coverage install
 units: $(UNITS) ## build every unit test
-tests: $(UNITS) $(E2E) $(if $(filter $(HOSTGPU_MODES),$(MODE)),$(HOSTGPU_ALL)) $(USER_PROGRAMS) $(CONFORMANCE) $(TRAFFIC) $(INTERPOSE) $(SIM) all ## build every test
+tests: $(UNITS) $(E2E) $(if $(filter $(HOSTGPU_MODES),$(MODE)),$(HOSTGPU_ALL)) $(USER_PROGRAMS) $(CONFORMANCE) $(TRAFFIC) $(INTERPOSE) $(SIM) $(WHEEL_TESTED) all ## build every test
 test: tests ## run every test of this mode
 	scripts/run-tests $(BUILD)
 torch: $(E2E) $(BUILD)/tests/unit_tcpstore all ## the tests with PyTorch, under PyPI's newest (5 GB, in TORCH_VENV)

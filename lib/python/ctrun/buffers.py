@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # As in lib/base/number/dtype.def: the order is the number.
 DTYPES = ("F32", "F64", "BF16", "F16", "I64", "I32", "I16", "I8", "U8", "BOOL")
 SIZES = (4, 8, 2, 2, 8, 4, 2, 1, 1, 1)
-_U8 = DTYPES.index("U8")
+FLOATS = range(4)
 
 _TORCH = {"torch.float32": 0, "torch.float64": 1, "torch.bfloat16": 2, "torch.float16": 3, "torch.int64": 4,
           "torch.int32": 5, "torch.int16": 6, "torch.int8": 7, "torch.uint8": 8, "torch.bool": 9}

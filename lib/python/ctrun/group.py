@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ctypes import byref, c_int, c_size_t, c_void_p
 
 from . import _abi
-from .buffers import View, view
+from .buffers import DTYPES, FLOATS, View, view
 from .errors import ClosedError, Error, UsageError, error_of
 
 TYPE_CHECKING = False
@@ -39,6 +39,15 @@ def _member(table: dict[str, int], what: str, name: str) -> int:
         return table[name]
     except (KeyError, TypeError):
         raise UsageError(f"there is no {what} {name!r}: it is one of {', '.join(table)}") from None
+
+
+def _operation(name: str, dtype: int) -> int:
+    number = _member(OPERATIONS, "operation", name)
+    if name in ("and", "or") and dtype in FLOATS:
+        raise UsageError(f"operation {name!r} is of bits, and {DTYPES[dtype]} has none: see ctrun.h, enum ct_reduce")
+    if name == "premul_sum" and dtype not in FLOATS:
+        raise UsageError(f"operation {name!r} is of floating-point numbers, not of {DTYPES[dtype]}")
+    return number
 
 
 class Request:
@@ -122,12 +131,14 @@ class Group:
             raise ClosedError("this group was closed, and is used")
         self._job.check()
 
-    def failure_of(self, code: int) -> Error:
-        """Return the exception for a call that failed with `code`."""
+    def failure_of(self, code: int, name: str = "") -> Error:
+        """Return the exception for a call that failed with `code`; with its name, where the library has no sentence."""
         error = _abi.ErrorText()
         _abi.group_explain(self._handle, code, byref(error))
-        text = error.text.decode(errors="replace")
-        return error_of(code, text or _abi.strerror(code).decode())
+        text, bare = error.text.decode(errors="replace"), _abi.strerror(code).decode()
+        if name and text in ("", bare):
+            text = f"{name}: {bare}: a rank, a root or a count that this group does not have"
+        return error_of(code, text or bare)
 
     def call(self, name: str, arguments: tuple[Any, ...], options: _abi.Options | None, wait: bool, keep: object,
              result: Any) -> Any:
@@ -137,13 +148,13 @@ class Group:
             if wait:
                 code = getattr(_abi, name)(self._handle, *arguments, options)
                 if code != 0:
-                    raise self.failure_of(code)
+                    raise self.failure_of(code, name)
                 return result
             self._make_room()
             request = c_void_p()
             code = getattr(_abi, name + "_start")(self._handle, *arguments, options, byref(request))
             if code != 0:
-                raise self.failure_of(code)
+                raise self.failure_of(code, name)
             started = Request(self, request.value or 0, (keep, arguments, options), result)
             self.open_requests.add(started)
             return started
@@ -190,7 +201,7 @@ class Group:
         """Reduce the members' arrays [n] element by element; all get the result [n]. `scale`: of premul_sum."""
         data, keep = self._data(array, out, "array")
         self._has(keep[1], data.count, "out")
-        return self.call("all_reduce", (data, _member(OPERATIONS, "operation", op)),
+        return self.call("all_reduce", (data, _operation(op, data.dtype)),
                          self._options(timeout, mode, scale), wait, keep, array if out is None else out)
 
     def reduce(self, array: Array, root: int = 0, op: str = "sum", *, out: Array | None = None, mode: str = "fast",
@@ -198,7 +209,7 @@ class Group:
         """Reduce the members' arrays [n]; the root gets the result [n], in place or in its `out`."""
         data, keep = self._data(array, out if self.rank == root else None, "array")
         self._has(keep[1], data.count, "out")
-        return self.call("reduce", (data, _member(OPERATIONS, "operation", op), root),
+        return self.call("reduce", (data, _operation(op, data.dtype), root),
                          self._options(timeout, mode, scale), wait, keep, array if out is None else out)
 
     def broadcast(self, array: Array, root: int = 0, *, timeout: float | None = None, wait: bool = True) -> Any:
@@ -228,7 +239,7 @@ class Group:
         source, target = view(array, writable=False), view(out)
         self._has(source, target.count * self.size, "array")
         data = _abi.Data(source.address, target.address, target.count, target.dtype)
-        return self.call("reduce_scatter", (data, _member(OPERATIONS, "operation", op)),
+        return self.call("reduce_scatter", (data, _operation(op, data.dtype)),
                          self._options(timeout, mode, scale), wait, (source, target), out)
 
     def gather(self, array: Array, out: Array | None = None, root: int = 0, *, timeout: float | None = None,
@@ -294,7 +305,7 @@ class Group:
         self._has(target, counts[self.rank], "out")
         self._has(source, end, "array")
         data = _abi.Data(source.address, target.address, target.count, target.dtype)
-        return self.call("reduce_scatter_v", (data, parts, _member(OPERATIONS, "operation", op)),
+        return self.call("reduce_scatter_v", (data, parts, _operation(op, data.dtype)),
                          self._options(timeout, mode), wait, (source, target), out)
 
     def all_to_all_v(self, out: Array, array: Array, send_counts: Sequence[int], recv_counts: Sequence[int], *,

@@ -305,9 +305,12 @@ _current: Job | None = None
 def init() -> Job:
     """Join the job that ctrun has started this process for, or a job of one rank; return it.
 
-    Once a process: a second call returns the same job, as long as it is open.
+    Once a process: a second call returns the same job, as long as it is open. Who has left a job that ctrun started
+    cannot join it again: UsageError.
     """
     global _current
+    if _current is not None and _current._handle is None and _current.is_here() and "CTRUN_CONTROL_FD" in os.environ:
+        raise UsageError("this process has left its job, and cannot join it again: keep one job until the end")
     if _current is None or _current._handle is None:
         _current = Job()
         atexit.register(_current.close)

@@ -160,13 +160,15 @@ def serve(folder: str) -> None:
 # ---- the program ---------------------------------------------------------------------------------
 
 def program() -> str:
-    """Return the path of ctrun: of the source tree that has this package, of this interpreter's environment, or of
-    PATH. UnsupportedError without one."""
+    """Return the path of ctrun: of the library that CTRUN_LIBRARY names, of the source tree that has this package, of
+    this interpreter's environment, or of PATH. UnsupportedError without one."""
+    library = os.environ.get("CTRUN_LIBRARY", "")
+    beside = os.path.join(os.path.dirname(library), os.pardir, "bin", "ctrun")
     built = os.path.join(_HERE, *[os.pardir] * 3, "build", "release", "bin", "ctrun")
     folders = [os.path.dirname(sys.executable), sysconfig.get_path("scripts")]
     if "posix_user" in sysconfig.get_scheme_names():
         folders.append(sysconfig.get_path("scripts", "posix_user"))
-    for path in [built, *(os.path.join(folder, "ctrun") for folder in folders)]:
+    for path in [*([beside] if library else []), built, *(os.path.join(folder, "ctrun") for folder in folders)]:
         if os.access(path, os.X_OK):
             return os.path.normpath(path)
     found = shutil.which("ctrun")

@@ -13,6 +13,9 @@
 """
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from ctypes import byref
 
 from . import _abi
@@ -23,6 +26,7 @@ from .group import Group
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from typing import Any
 
     from .buffers import Array, View
     from .job import Job
@@ -124,12 +128,30 @@ class Steps:
         return group
 
     def __iter__(self) -> Iterator[Step]:
-        while self._begin():
-            if self._total is not None and self.number >= self._total:
-                return
-            if self._step.regrouped or self._group is None:
-                self._group = self._renew()
-            yield Step(self._job, self.number, self._group, bool(self._step.regrouped))
+        with _SignalsAreMessages():
+            while self._begin():
+                if self._total is not None and self.number >= self._total:
+                    return
+                if self._step.regrouped or self._group is None:
+                    self._group = self._renew()
+                yield Step(self._job, self.number, self._group, bool(self._step.regrouped))
+
+
+class _SignalsAreMessages:
+    """ctrun sends a stop's signal to its workers, too. In the loop its message counts, on which all ranks agree; who does
+    not come to the next step within ctrun's --grace is killed."""
+
+    def __init__(self) -> None:
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> None:
+        if "CTRUN_CONTROL_FD" in os.environ and threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._before[number] = signal.signal(number, lambda number, frame: None)
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
 
 def steps(job: Job, state: Mapping[str, Array], total: int | None = None, start: int = 0) -> Steps:
