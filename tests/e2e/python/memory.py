@@ -1,5 +1,6 @@
 """Symmetric memory lives as long as an array refers to it, whatever was closed before. Two ranks."""
 import gc
+import os
 
 import numpy
 
@@ -23,6 +24,7 @@ for turn in range(3):
     x[:] = job.rank + turn
     group.all_reduce(x)
     assert (x == 1 + 2 * turn).all(), x
+link = int(os.environ["CTRUN_CONTROL_FD"])
 part = x[1, 10:20]
 half = job.memory(64).numpy("float64", (4,), offset=32)
 half[:] = 7
@@ -34,7 +36,9 @@ part += 1
 assert part.sum() == 60, part
 held = resident()
 assert held >= BYTES, held
+assert os.path.exists(f"/proc/self/fd/{link}")
 del part, half
 gc.collect()
 assert resident() < held, "the memory of a closed job was not freed with its last array"
+assert not os.path.exists(f"/proc/self/fd/{link}"), "the job was not left with its last array"
 print("the memory outlived the job")

@@ -209,6 +209,7 @@ Test(python, jobs_that_a_program_starts_give_back_results_or_their_report)
 
     by_python(&run, script("run"), NULL);
     e2e_said(&run, "all ran");
+    e2e_said(&run, "stopped by SIGINT; 2 workers ended");
     succeeded(&run);
 }
 
