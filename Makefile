@@ -164,11 +164,11 @@ TEST_LINK := $(if $(MINI),,-lcriterion)
 # Tools of tests, each for the modules that it names: a test is linked with those that it uses.
 TEST_TOOLS := $(BUILD)/tests/libtools.a
 
-# What programs link with -lctrun: the collectives and all below them, in one archive.
+# What programs link (pkg-config ctrun): the collectives and all below them, in one archive.
 LIBRARY := $(BUILD)/lib/libctrun.a
-# The same for programs that load it, as Python does: what its map lists and nothing else.
+# The same for programs that load it, as Python does, or link it with -lctrun: what its map lists and nothing else.
 SHARED := $(BUILD)/lib/libctrun.so.1
-# With -lctrun_train in front: models, plans and their executor.
+# In front of that one: models, plans and their executor (pkg-config ctrun-train).
 TRAIN_LIBRARY := $(BUILD)/lib/libctrun_train.a
 
 # Loaded by ctworker where a driver answers. CUDA=1: or fail; CUDA=0: never; sanitizers have no use
