@@ -7,11 +7,11 @@
 
     losses = ctrun.run(train, nproc=4, args=(300,), max_restarts=1)
 
-It starts the program ctrun by exec: this process is not forked, so threads, GPUs and kernels of notebooks are no matter.
-Each rank is a new interpreter (this one's executable, with its sys.path). A function travels in a file of a temporary
-folder, and the results come back the same way. A function of a module is found there by its name. One of a notebook,
-a script, or within another function is sent by cloudpickle where that is installed; else by its byte code with the
-global names it uses, which covers functions, modules and values that can be pickled, but no classes of the notebook.
+It starts the program ctrun by exec: this process is not forked, so its threads and GPUs are no matter.
+Each rank is a new interpreter (this one's executable, with its sys.path). A function and its arguments travel in a file
+of a temporary folder, and the results come back the same way. A function of a module is found there by its name. One
+of a notebook, a script, or within another function is sent by cloudpickle where that is installed; else by its byte
+code with the global names it uses: functions, modules, and values that can be pickled, but no classes of a notebook.
 """
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 def _global_names(code: types.CodeType) -> set[str]:
     return {instruction.argval for each in _codes(code) for instruction in dis.get_instructions(each)
-            if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+            if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")}
 
 
 def _make_function(code: bytes, module: str, name: str, cells: int) -> types.FunctionType:
@@ -186,11 +186,13 @@ class _Lines:
         self.own: list[str] = []  # ctrun's own lines, the last of them; a worker's begin with "["
 
     def add(self, data: bytes) -> None:
+        """Take what was read."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._put(line.decode(errors="replace"))
 
     def end(self) -> None:
+        """Take the last line, which may have no newline."""
         if self._rest:
             self._put(self._rest.decode(errors="replace"))
             self._rest = b""
@@ -237,11 +239,11 @@ def _watch(argv: Sequence[str], env: Mapping[str, str], show: bool) -> tuple[int
                 interrupt = error
                 process.send_signal(signal.SIGINT)
     finally:
+        for pipe in streams:
+            pipe.close()
         if process.returncode is None:
             process.terminate()
             process.wait()
-        for pipe in streams:
-            pipe.close()
     if interrupt is not None:
         raise interrupt
     return int(process.returncode or 0), "\n".join(streams[process.stderr].own)

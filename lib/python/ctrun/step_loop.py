@@ -10,6 +10,9 @@
     the next step     survivors and whoever is new take the state of the most advanced survivor; at most the step in
                       flight is repeated, under its number; rank and world may be others
     a stop            all ranks leave the loop before the same step, with whole state: steps.all_stop
+
+Make data and state before the loop, and call no collectives there: a new rank runs that part alone, while the others
+wait for it at their next step.
 """
 from __future__ import annotations
 
@@ -138,8 +141,8 @@ class Steps:
 
 
 class _SignalsAreMessages:
-    """ctrun sends a stop's signal to its workers, too. In the loop its message counts, on which all ranks agree; who does
-    not come to the next step within ctrun's --grace is killed."""
+    """ctrun sends a stop's signal to its workers, too. In the loop its message counts, on which all ranks agree; a rank
+    that does not come to the next step within ctrun's --grace is killed."""
 
     def __init__(self) -> None:
         self._before: dict[int, Any] = {}

@@ -131,7 +131,8 @@ def main():
         half = group.split(group.rank % 2, key=-group.rank)
         members = [rank for rank in reversed(every) if rank % 2 == group.rank % 2]
         assert half is not None and members[half.rank] == group.rank
-        same(half.all_reduce(data(group.rank, N, "f8")), sum(data(rank, N, "f8") for rank in members), "all_reduce half")
+        of_half = half.all_reduce(data(group.rank, N, "f8"))
+        same(of_half, sum(data(rank, N, "f8") for rank in members), "all_reduce of a half")
         untested = set(_abi.COLLECTIVES) - done - ({"send", "recv"} if group.size == 1 else set())
         assert not untested, untested
         assert ctrun.all_reduce(numpy.ones(1), "sum")[0] == job.world

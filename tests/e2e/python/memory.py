@@ -2,8 +2,6 @@
 import gc
 import os
 
-import numpy
-
 import ctrun
 
 BYTES = 1 << 20

@@ -87,7 +87,8 @@ def main():
         results = ctrun.run(work, (10,), {"b": 5}, nproc=3)
     assert [result["rank"] for result in results] == [0, 1, 2], results
     assert all(result["value"] == 33 and result["parts"].shape == (2,) for result in results), results
-    assert sorted(lines.getvalue().split("\n"))[1:] == [f"[0:{rank}] line of {rank}" for rank in range(3)], lines.getvalue()
+    shown = sorted(lines.getvalue().split("\n"))
+    assert shown[1:] == [f"[0:{rank}] line of {rank}" for rank in range(3)], shown
     assert ctrun.run(made_by(100), (1,), show=False) == [107]
     assert ctrun.run(os.path.basename, ("a/b",), show=False) == ["b"]
 
