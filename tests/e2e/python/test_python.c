@@ -186,6 +186,41 @@ Test(python, what_is_logged_stands_once_in_the_run_across_a_restart)
     proc_free(&run);
 }
 
+/* The steps and losses in metrics.jsonl, and how the run ended. */
+static void expect_alone(const char *records, const char *how)
+{
+    static const char reader[] =
+        "import json\n"
+        "for line in open('here/metrics.jsonl'):\n"
+        "    r = json.loads(line); print(r['step'], r['loss'], end=' ')\n"
+        "r = json.load(open('here/run.json')); print(r['how'], r['cause'])\n";
+    const char *const argv[] = {python, "-c", reader, NULL};
+    struct proc run;
+
+    (void)proc_run(&run, argv, NULL, SECONDS);
+    e2e_said(&run, records);
+    e2e_said(&run, how);
+    succeeded(&run);
+}
+
+Test(python, a_script_without_ctrun_logs_too_and_spoils_no_other_run)
+{
+    struct proc run;
+
+    by_python(&run, script("log_alone"), "first");
+    cr_assert_eq(run.status, 1, "%s", ct_buf_str(&run.text));
+    e2e_said(&run, "ValueError: it fails on purpose");
+    proc_free(&run);
+    expect_alone("1 1.5 2 1.5 3 1.5 failed", "ValueError: it fails on purpose");
+    by_python(&run, script("log_alone"), "again");
+    e2e_said(&run, "as it should");
+    succeeded(&run);
+    by_python(&run, script("log_alone"), "resume");
+    e2e_said(&run, "as it should");
+    succeeded(&run);
+    expect_alone("1 1.5 2 1.5 3 4.5 finished", "finished");
+}
+
 Test(python, a_run_that_fails_is_recorded_with_its_cause)
 {
     const char *path = e2e_write("bad.py", "import ctrun\n"
@@ -238,7 +273,8 @@ Test(python, the_notebook_runs_as_in_jupyter)
     succeeded(&run);
 }
 
-/* As lib/python/README.md says it; pip has no network here. */
+/* As lib/python/README.md says it, but that the environment borrows Debian's pip, which saves half of
+ * the time; pip has no network here. */
 Test(python, the_wheel_installs_without_a_network_and_runs_scripts_with_its_environments_python)
 {
     char build[4096];
@@ -246,16 +282,18 @@ Test(python, the_wheel_installs_without_a_network_and_runs_scripts_with_its_envi
 
     (void)snprintf(build, sizeof build, "%s", proc_program("ctrun"));
     (void)snprintf(strrchr(build, '/'), 8, "/..");
-    const char *install = e2e_script(
-        "install", "#!/bin/sh -e\n"
-                   "\"$1\" \"$2\" wheel >/dev/null\n"
-                   "unset PYTHONPATH PYTHON_EXEC CTRUN_LIBRARY\n"
-                   "/usr/bin/python3 -m venv env || { echo no venv; exit 77; }\n"
-                   "env/bin/pip install -q --no-index --disable-pip-version-check wheel/*.whl\n"
-                   "env/bin/ctrun --nproc_per_node 2 hello.py\n"
-                   "env/bin/python -m ctrun --nproc_per_node 2 hello.py\n"
-                   "env/bin/python -c 'import ctrun, operator\n"
-                   "print(ctrun.run(operator.add, (2, 3), nproc=2, show=False))'\n");
+    const char *install =
+        e2e_script("install", "#!/bin/sh -e\n"
+                              "\"$1\" \"$2\" wheel >/dev/null\n"
+                              "unset PYTHONPATH PYTHON_EXEC CTRUN_LIBRARY\n"
+                              "pip=$(echo /usr/share/python-wheels/pip-*.whl)\n"
+                              "[ -e \"$pip\" ] || exit 77\n"
+                              "/usr/bin/python3 -m venv --without-pip env\n"
+                              "env/bin/python \"$pip/pip\" install -q --no-index wheel/*.whl\n"
+                              "env/bin/ctrun --nproc_per_node 2 hello.py\n"
+                              "env/bin/python -m ctrun --nproc_per_node 2 hello.py\n"
+                              "env/bin/python -c 'import ctrun, operator\n"
+                              "print(ctrun.run(operator.add, (2, 3), nproc=2, show=False))'\n");
     const char *const argv[] = {install, e2e_in_root("scripts/package/wheel"), build, NULL};
 
     (void)e2e_write("hello.py",
@@ -271,7 +309,7 @@ Test(python, the_wheel_installs_without_a_network_and_runs_scripts_with_its_envi
     *strrchr(build, '/') = '\0';
     (void)proc_run(&run, argv, NULL, SECONDS);
     if (run.status == 77)
-        cr_skip_test("skipped: %s makes no virtual environment (scripts/deps --test)", python);
+        cr_skip_test("skipped: there is no python3-venv (scripts/deps --test)");
     cr_assert_eq(e2e_count(ct_buf_str(&run.text), "rank 0 of 2: 3.0"), 2, "%s",
                  ct_buf_str(&run.text));
     cr_assert_eq(e2e_count(ct_buf_str(&run.text), "/env/lib/python3"), 4, "%s",
