@@ -164,11 +164,11 @@ TEST_LINK := $(if $(MINI),,-lcriterion)
 # Tools of tests, each for the modules that it names: a test is linked with those that it uses.
 TEST_TOOLS := $(BUILD)/tests/libtools.a
 
-# What programs link with -lctrun: the collectives and all below them, in one archive.
+# What programs link (pkg-config ctrun): the collectives and all below them, in one archive.
 LIBRARY := $(BUILD)/lib/libctrun.a
-# The same for programs that load it, as Python does: what its map lists and nothing else.
+# The same for programs that load it, as Python does, or link it with -lctrun: what its map lists and nothing else.
 SHARED := $(BUILD)/lib/libctrun.so.1
-# With -lctrun_train in front: models, plans and their executor.
+# In front of that one: models, plans and their executor (pkg-config ctrun-train).
 TRAIN_LIBRARY := $(BUILD)/lib/libctrun_train.a
 
 # Loaded by ctworker where a driver answers. CUDA=1: or fail; CUDA=0: never; sanitizers have no use
@@ -256,6 +256,20 @@ $(BUILD)/bin/$1: $(call objects,$(call sources,$(call folders,$1))) $(call archi
 	$(Q)$(CC) $$(ALL_CFLAGS) $$^ $$(ALL_LDFLAGS) $(call libs,$(USES_$1)) -o $$@
 endef
 $(foreach p,$(PROGRAMS),$(eval $(call program_rule,$p)))
+
+# What the wheel holds: programs with their libraries inside, since a wheel may count on glibc alone.
+WHEEL_PROGRAMS := $(patsubst %,$(BUILD)/wheel/%,$(PROGRAMS))
+WHEEL_TESTED := $(if $(filter release,$(MODE)),$(WHEEL_PROGRAMS))
+STATIC-luv := -l:libuv_a.a
+$(foreach l,yaml jansson z pcre2-8,$(eval STATIC-l$l := -l:lib$l.a))
+define wheel_rule
+$(BUILD)/wheel/$1: $(BUILD)/bin/$1
+	@mkdir -p $$(@D)
+	$$(SAY) '  LD   $$@'
+	$(Q)$(CC) $$(ALL_CFLAGS) $(call objects,$(call sources,$(call folders,$1))) $(call archives,$(USES_$1)) $$(ALL_LDFLAGS) \
+	    $(foreach l,$(call libs,$(USES_$1)),$(or $(STATIC$l),$l)) -o $$@
+endef
+$(foreach p,$(PROGRAMS),$(eval $(call wheel_rule,$p)))
 
 # The CUDA device's own kernels for the host: tests run them there (tests/lib/hostcuda).
 HOSTCUDA := tests/lib/hostcuda
@@ -414,7 +428,7 @@ $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(TEST_TOOLS) $(call archives,$(FUZ
 # ---- what one asks for --------------------------------------------------------------------------
 .PHONY: units tests test torch programs unit/% lint asan tsan fuzz fuzzers bench sim sim-large mutants soak leaders many coverage install
 units: $(UNITS) ## build every unit test
-tests: $(UNITS) $(E2E) $(if $(filter $(HOSTGPU_MODES),$(MODE)),$(HOSTGPU_ALL)) $(USER_PROGRAMS) $(CONFORMANCE) $(TRAFFIC) $(INTERPOSE) $(SIM) all ## build every test
+tests: $(UNITS) $(E2E) $(if $(filter $(HOSTGPU_MODES),$(MODE)),$(HOSTGPU_ALL)) $(USER_PROGRAMS) $(CONFORMANCE) $(TRAFFIC) $(INTERPOSE) $(SIM) $(WHEEL_TESTED) all ## build every test
 test: tests ## run every test of this mode
 	scripts/run-tests $(BUILD)
 torch: $(E2E) $(BUILD)/tests/unit_tcpstore all ## the tests with PyTorch, under PyPI's newest (5 GB, in TORCH_VENV)
@@ -452,6 +466,10 @@ coverage: ## lines that the tests reach
 	scripts/coverage
 install: all ## programs, headers, libraries, manual pages under PREFIX (DESTDIR respected)
 	scripts/install $(BUILD) $(DESTDIR)$(PREFIX)
+
+.PHONY: wheel
+wheel: $(SHARED) $(WHEEL_PROGRAMS) ## build/wheel/ctrun-*.whl for pip install: the Python package, the library, the programs
+	scripts/package/wheel $(BUILD) build/wheel
 
 .PHONY: print-modules
 print-modules: # MODULE:FOLDERS:DEPENDENCIES, and so of programs, for scripts/lint

@@ -113,11 +113,12 @@ const struct ct_assignment *ct_job_assignment(const struct ct_job *job);
 const char *ct_job_mpi(const struct ct_job *job);
 
 /* Report to the agent; each returns 0 or the code of a broken link, and does nothing in a job
- * without an agent. `summary` is rank 0's final report, printed by the agent. `failure` is the
- * sentence of the error with which this process is about to exit. */
+ * without an agent. `summary` is rank 0's final report, which the agent prints; `output` the folder
+ * of the run, for those that go on in it; `failure` the sentence with which this process exits. */
 int ct_job_progress(struct ct_job *job, const struct ct_progress *progress);
 int ct_job_evaluation(struct ct_job *job, const struct ct_job_evaluation *evaluation);
 int ct_job_summary(struct ct_job *job, const char *text);
+int ct_job_output(struct ct_job *job, const char *folder);
 int ct_job_failure(struct ct_job *job, const struct ct_error *failure);
 
 /* Report what this process does from now on, `step` steps completed, so that the agent can tell a

@@ -54,10 +54,6 @@ extern const struct ct_job_launcher ct_launcher_mpi;
  * SIGKILL. */
 void ct_job_give_up(struct ct_job *job, const struct ct_error *why);
 
-/* Report to the agent which folder the training writes to: workers that it starts later write
- * there, too. 0, or the code of a broken link. */
-int ct_job_output(struct ct_job *job, const char *folder);
-
 /* Write into the worker's record which program it runs. Do nothing without a record. */
 void ct_job_introduce(struct ct_job *job);
 

@@ -97,13 +97,26 @@ static int decide_trainer(const struct ct_program_request *request, struct ct_ar
     return compose((const char *const[]){program->path, NULL}, request->args, arena, program, err);
 }
 
+/* The interpreter of the virtual environment that ctrun was installed in by pip, which has the
+ * package of the same version; or else that of PATH. */
+static const char *default_python(const char *self, struct ct_arena *arena)
+{
+    const char *slash = strrchr(self, '/');
+    int folder = slash != NULL ? (int)(slash - self) : 0;
+    const char *mark = ct_arena_printf(arena, "%.*s/../pyvenv.cfg", folder, self);
+    const char *python = ct_arena_printf(arena, "%.*s/python3", folder, self);
+    bool environment = mark != NULL && access(mark, F_OK) == 0;
+
+    return environment && python != NULL && is_executable(python) ? python : "python3";
+}
+
 static int decide_python(const struct ct_program_request *request, struct ct_arena *arena,
                          struct ct_program *program, struct ct_error *err)
 {
     const char *python = ct_env_find(request->env, "PYTHON_EXEC");
 
     if (python == NULL || *python == '\0')
-        python = "python3";
+        python = default_python(request->self, arena);
     program->path = find_program(python, ct_env_find(request->env, "PATH"), arena);
     if (program->path == NULL)
         return ct_error_set(err, CT_EUNAVAILABLE,

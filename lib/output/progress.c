@@ -115,7 +115,8 @@ static void print_part(const struct ct_progress *p, enum part part, struct ct_bu
         print_epoch(p, to);
         break;
     case RATE:
-        (void)ct_buf_printf(to, "lr %.3g", p->learning_rate);
+        if (!isnan(p->learning_rate))
+            (void)ct_buf_printf(to, "lr %.3g", p->learning_rate);
         break;
     case BAR:
     case PARTS:

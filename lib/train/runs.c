@@ -44,9 +44,10 @@ static bool holds(const char *folder, const char *name)
     return join(path, folder, name) && access(path, R_OK) == 0;
 }
 
+/* A training has both files, a Python script that logs (lib/python) the second alone. */
 static bool is_run(const char *folder)
 {
-    return holds(folder, "config.yaml");
+    return holds(folder, "config.yaml") || holds(folder, "run.json");
 }
 
 /* ---- a new one ------------------------------------------------------------------------------ */

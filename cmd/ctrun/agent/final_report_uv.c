@@ -337,7 +337,7 @@ static void close_run(struct node *node)
     if (ct_run_record_end(node->training.run_folder, &end,
                           ct_clock_wall_ns(&ct_clock_system) / 1000000000u, &err) != 0)
         ct_log_event(&node->log, CT_LOG_WARN, "run", "how the run ended is not kept: %s", err.text);
-    if (end.how != CT_RUN_FINISHED && !node->core.requeue)
+    if (end.how != CT_RUN_FINISHED && !node->core.requeue && node->job->program.native)
         report_resume(node);
 }
 

@@ -13,6 +13,10 @@ from ctypes import (CDLL, CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_
 from ._version import __version__
 from .errors import UnsupportedError
 
+TYPE_CHECKING = False  # typing takes as long to import as all else here
+if TYPE_CHECKING:
+    from typing import Any
+
 SONAME = "libctrun.so.1"
 
 
@@ -80,7 +84,7 @@ _ERROR = POINTER(ErrorText)
 _OPTIONS = POINTER(Options)
 
 # The arguments of each collective between the group and the options.
-COLLECTIVES = {
+COLLECTIVES: dict[str, tuple[Any, ...]] = {
     "all_reduce": (Data, c_int),
     "reduce": (Data, c_int, c_int),
     "broadcast": (Data, c_int),
@@ -99,7 +103,7 @@ COLLECTIVES = {
 }
 
 # name: (result, arguments)
-FUNCTIONS = {
+FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "version": (c_char_p, ()),
     "strerror": (c_char_p, (c_int,)),
     "error_name": (c_char_p, (c_int,)),
@@ -109,6 +113,7 @@ FUNCTIONS = {
     "job_assignment": (POINTER(Assignment), (c_void_p,)),
     "job_progress": (c_int, (c_void_p, POINTER(Progress))),
     "job_summary": (c_int, (c_void_p, c_char_p)),
+    "job_output": (c_int, (c_void_p, c_char_p)),
     "job_failure": (c_int, (c_void_p, _ERROR)),
     "job_at": (None, (c_void_p, c_int, c_uint64)),
     "job_stop_requested": (c_bool, (c_void_p, POINTER(c_uint64))),
@@ -160,7 +165,8 @@ def _load() -> CDLL:
     try:
         library = CDLL(path)
     except OSError as error:
-        raise UnsupportedError(f"{path} cannot be loaded ({error}): build it (make), or name it in CTRUN_LIBRARY") from None
+        raise UnsupportedError(f"{path} cannot be loaded ({error}): build it (make), or name it in "
+                               "CTRUN_LIBRARY") from None
     names = [*FUNCTIONS, *COLLECTIVES, *(f"{name}_start" for name in COLLECTIVES)]
     missing = [name for name in names if not hasattr(library, f"ct_{name}")]
     version = "unknown"
@@ -189,4 +195,8 @@ def _bind() -> None:
             globals()[f"{name}{end}"] = function
 
 
-_bind()
+if TYPE_CHECKING:
+    def __getattr__(name: str) -> Any:
+        """What _bind sets."""
+else:
+    _bind()

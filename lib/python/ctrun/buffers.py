@@ -8,10 +8,16 @@ import ctypes
 
 from .errors import UsageError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Array = Any  # what view() takes
+
 # As in lib/base/number/dtype.def: the order is the number.
 DTYPES = ("F32", "F64", "BF16", "F16", "I64", "I32", "I16", "I8", "U8", "BOOL")
 SIZES = (4, 8, 2, 2, 8, 4, 2, 1, 1, 1)
-_U8 = DTYPES.index("U8")
+FLOATS = range(4)
 
 _TORCH = {"torch.float32": 0, "torch.float64": 1, "torch.bfloat16": 2, "torch.float16": 3, "torch.int64": 4,
           "torch.int32": 5, "torch.int16": 6, "torch.int8": 7, "torch.uint8": 8, "torch.bool": 9}
@@ -32,7 +38,7 @@ def _unknown(name: object) -> UsageError:
     return UsageError(f"elements of type {name} cannot be sent: ctrun has {', '.join(DTYPES)}")
 
 
-def _of_tensor(tensor) -> View:
+def _of_tensor(tensor: Any) -> View:
     dtype = _torch_dtypes.get(tensor.dtype)
     if dtype is None:
         dtype = _TORCH.get(str(tensor.dtype))
@@ -47,7 +53,7 @@ def _of_tensor(tensor) -> View:
     return View(tensor.data_ptr(), tensor.numel(), dtype, tensor)
 
 
-def _of_interface(array, interface: dict, writable: bool) -> View:
+def _of_interface(array: Any, interface: dict[str, Any], writable: bool) -> View:
     address, readonly = interface["data"]
     dtype = _NUMPY.get(interface["typestr"])
     count = 1
@@ -56,13 +62,14 @@ def _of_interface(array, interface: dict, writable: bool) -> View:
     if dtype is None:
         raise _unknown(interface["typestr"])
     if interface.get("strides") is not None and count > 1:
-        raise UsageError(f"an array of shape {interface['shape']} that is not contiguous: pass numpy.ascontiguousarray(a)")
+        raise UsageError(f"an array of shape {interface['shape']} that is not contiguous: pass "
+                         "numpy.ascontiguousarray(a)")
     if readonly and writable:
         raise UsageError("an array that cannot be written is to receive data: pass a copy")
     return View(address, count, dtype, array)
 
 
-def _of_buffer(data, writable: bool) -> View:
+def _of_buffer(data: Any, writable: bool) -> View:
     try:
         memory = memoryview(data)
     except TypeError:
@@ -82,7 +89,7 @@ def _of_buffer(data, writable: bool) -> View:
     return View(ctypes.addressof(held), count, dtype, (data, held))
 
 
-def view(array, writable: bool = True) -> View:
+def view(array: Array, writable: bool = True) -> View:
     """Return where an array lies. UsageError when it cannot be used as it is."""
     if hasattr(array, "data_ptr"):
         return _of_tensor(array)

@@ -58,6 +58,15 @@ class FencedError(Error):
     code = -1011
 
 
+class JobError(Error):
+    """A job that ctrun.run has started failed: the text is ctrun's final report, `status` its exit status."""
+    code = -1023
+
+    def __init__(self, text: str, status: int):
+        super().__init__(text)
+        self.status = status
+
+
 _BY_CODE = {kind.code: kind for kind in (UsageError, TimeoutError, RevokedError, ClosedError, MismatchError,
                                          UnsupportedError, LimitError, DivergedError, FencedError)}
 

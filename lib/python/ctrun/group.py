@@ -6,11 +6,19 @@ the same order. A call with wait=False returns a Request, and the arrays belong 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from ctypes import byref, c_int, c_size_t, c_void_p
 
 from . import _abi
-from .buffers import View, view
-from .errors import ClosedError, UsageError, error_of
+from .buffers import DTYPES, FLOATS, View, view
+from .errors import ClosedError, Error, UsageError, error_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .buffers import Array
+    from .job import Job
 
 OPERATIONS = {"sum": 0, "avg": 1, "max": 2, "min": 3, "prod": 4, "and": 5, "or": 6, "premul_sum": 7}
 MODES = {"fast": 0, "reproducible": 1, "invariant": 2}
@@ -33,6 +41,15 @@ def _member(table: dict[str, int], what: str, name: str) -> int:
         raise UsageError(f"there is no {what} {name!r}: it is one of {', '.join(table)}") from None
 
 
+def _operation(name: str, dtype: int) -> int:
+    number = _member(OPERATIONS, "operation", name)
+    if name in ("and", "or") and dtype in FLOATS:
+        raise UsageError(f"operation {name!r} is of bits, and {DTYPES[dtype]} has none: see ctrun.h, enum ct_reduce")
+    if name == "premul_sum" and dtype not in FLOATS:
+        raise UsageError(f"operation {name!r} is of floating-point numbers, not of {DTYPES[dtype]}")
+    return number
+
+
 class Request:
     """An operation that was started. Wait for it, or test it until it has ended; only then use its arrays.
 
@@ -40,8 +57,10 @@ class Request:
     """
     __slots__ = ("_group", "_handle", "_keep", "_error", "result")
 
-    def __init__(self, group: Group, handle: int, keep: object, result: object):
-        self._group, self._handle, self._keep, self._error, self.result = group, handle, keep, None, result
+    def __init__(self, group: Group, handle: int, keep: object, result: Any):
+        self._group, self._keep, self.result = group, keep, result
+        self._handle: int | None = handle
+        self._error: Error | None = None
 
     def _end(self, code: int) -> None:
         self._handle = None
@@ -63,15 +82,15 @@ class Request:
         return True
 
     @property
-    def error(self):
+    def error(self) -> Error | None:
         """The exception with which it has ended, or None."""
         return self._error
 
-    def _ended(self):
+    def _ended(self) -> None:
         if self._error is not None:
             raise self._error
 
-    def wait(self):
+    def wait(self) -> Any:
         """Block until it ends; return the array that it has filled."""
         self.advance(None)
         self._ended()
@@ -95,8 +114,9 @@ class Group:
     Any thread may call it; one call goes on at a time. revoke() ends that one, from any thread.
     """
 
-    def __init__(self, job, handle: int):
-        self._job, self._handle = job, handle
+    def __init__(self, job: Job, handle: int):
+        self._job = job
+        self._handle: int | None = handle
         self.lock = threading.RLock()
         self.open_requests: set[Request] = set()
         self.rank: int = _abi.group_rank(handle)
@@ -111,28 +131,31 @@ class Group:
             raise ClosedError("this group was closed, and is used")
         self._job.check()
 
-    def failure_of(self, code: int):
-        """Return the exception for a call that failed with `code`."""
+    def failure_of(self, code: int, name: str = "") -> Error:
+        """Return the exception for a call that failed with `code`; with its name, where the library has no sentence."""
         error = _abi.ErrorText()
         _abi.group_explain(self._handle, code, byref(error))
-        text = error.text.decode(errors="replace")
-        return error_of(code, text or _abi.strerror(code).decode())
+        text, bare = error.text.decode(errors="replace"), _abi.strerror(code).decode()
+        if name and text in ("", bare):
+            text = f"{name}: {bare}: a rank, a root or a count that this group does not have"
+        return error_of(code, text or bare)
 
-    def call(self, name: str, arguments: tuple, options, wait: bool, keep: object, result: object):
+    def call(self, name: str, arguments: tuple[Any, ...], options: _abi.Options | None, wait: bool, keep: object,
+             result: Any) -> Any:
         """Call a collective of COLLECTIVES by its name."""
         with self.lock:
             self.check()
             if wait:
                 code = getattr(_abi, name)(self._handle, *arguments, options)
                 if code != 0:
-                    raise self.failure_of(code)
+                    raise self.failure_of(code, name)
                 return result
             self._make_room()
             request = c_void_p()
             code = getattr(_abi, name + "_start")(self._handle, *arguments, options, byref(request))
             if code != 0:
-                raise self.failure_of(code)
-            started = Request(self, request.value, (keep, arguments, options), result)
+                raise self.failure_of(code, name)
+            started = Request(self, request.value or 0, (keep, arguments, options), result)
             self.open_requests.add(started)
             return started
 
@@ -145,13 +168,13 @@ class Group:
             seconds = 0.001
 
     @staticmethod
-    def _options(timeout: float | None, mode: str = "fast", scale: float = 0.0, tag: int = 0):
+    def _options(timeout: float | None, mode: str = "fast", scale: float = 0.0, tag: int = 0) -> _abi.Options | None:
         if timeout is None and mode == "fast" and scale == 0.0 and tag == 0:
             return None
         return _abi.Options(_milliseconds(timeout), tag, _member(MODES, "mode", mode), scale, None)
 
     @staticmethod
-    def _data(array, out, written: str, count_of: int = 1) -> tuple[_abi.Data, tuple[View, View | None]]:
+    def _data(array: Array, out: Array | None, written: str, count_of: int = 1) -> tuple[_abi.Data, tuple[View, View]]:
         """In place: `array` alone. Else from `array` to `out`. The count is `written`'s, over count_of parts."""
         source = view(array, writable=out is None)
         if out is None:
@@ -173,29 +196,30 @@ class Group:
 
     # ---- collectives ---------------------------------------------------------------------------
 
-    def all_reduce(self, array, op: str = "sum", *, out=None, mode: str = "fast", scale: float = 0.0,
-                   timeout: float | None = None, wait: bool = True):
+    def all_reduce(self, array: Array, op: str = "sum", *, out: Array | None = None, mode: str = "fast",
+                   scale: float = 0.0, timeout: float | None = None, wait: bool = True) -> Any:
         """Reduce the members' arrays [n] element by element; all get the result [n]. `scale`: of premul_sum."""
         data, keep = self._data(array, out, "array")
         self._has(keep[1], data.count, "out")
-        return self.call("all_reduce", (data, _member(OPERATIONS, "operation", op)),
+        return self.call("all_reduce", (data, _operation(op, data.dtype)),
                          self._options(timeout, mode, scale), wait, keep, array if out is None else out)
 
-    def reduce(self, array, root: int = 0, op: str = "sum", *, out=None, mode: str = "fast", scale: float = 0.0,
-               timeout: float | None = None, wait: bool = True):
+    def reduce(self, array: Array, root: int = 0, op: str = "sum", *, out: Array | None = None, mode: str = "fast",
+               scale: float = 0.0, timeout: float | None = None, wait: bool = True) -> Any:
         """Reduce the members' arrays [n]; the root gets the result [n], in place or in its `out`."""
         data, keep = self._data(array, out if self.rank == root else None, "array")
         self._has(keep[1], data.count, "out")
-        return self.call("reduce", (data, _member(OPERATIONS, "operation", op), root),
+        return self.call("reduce", (data, _operation(op, data.dtype), root),
                          self._options(timeout, mode, scale), wait, keep, array if out is None else out)
 
-    def broadcast(self, array, root: int = 0, *, timeout: float | None = None, wait: bool = True):
+    def broadcast(self, array: Array, root: int = 0, *, timeout: float | None = None, wait: bool = True) -> Any:
         """Copy the root's array [n] to all."""
         source = view(array, writable=self.rank != root)
         return self.call("broadcast", (_abi.Data(None, source.address, source.count, source.dtype), root),
                          self._options(timeout), wait, source, array)
 
-    def all_gather(self, out, array=None, *, timeout: float | None = None, wait: bool = True):
+    def all_gather(self, out: Array, array: Array | None = None, *, timeout: float | None = None,
+                   wait: bool = True) -> Any:
         """Gather the members' arrays [n] in the order of their ranks into `out` [size * n] at all.
 
         Without `array` this rank's part lies in `out` already.
@@ -209,16 +233,17 @@ class Group:
         data = _abi.Data(source and source.address, target.address, target.count // self.size, target.dtype)
         return self.call("all_gather", (data,), self._options(timeout), wait, (source, target), out)
 
-    def reduce_scatter(self, out, array, op: str = "sum", *, mode: str = "fast", scale: float = 0.0,
-                       timeout: float | None = None, wait: bool = True):
+    def reduce_scatter(self, out: Array, array: Array, op: str = "sum", *, mode: str = "fast", scale: float = 0.0,
+                       timeout: float | None = None, wait: bool = True) -> Any:
         """Reduce the members' arrays [size * n]; rank r gets part r [n] of the result in `out`."""
         source, target = view(array, writable=False), view(out)
         self._has(source, target.count * self.size, "array")
         data = _abi.Data(source.address, target.address, target.count, target.dtype)
-        return self.call("reduce_scatter", (data, _member(OPERATIONS, "operation", op)),
+        return self.call("reduce_scatter", (data, _operation(op, data.dtype)),
                          self._options(timeout, mode, scale), wait, (source, target), out)
 
-    def gather(self, array, out=None, root: int = 0, *, timeout: float | None = None, wait: bool = True):
+    def gather(self, array: Array, out: Array | None = None, root: int = 0, *, timeout: float | None = None,
+               wait: bool = True) -> Any:
         """Gather the members' arrays [n] into the root's `out` [size * n], in the order of their ranks."""
         source = view(array, writable=False)
         target = None
@@ -228,7 +253,8 @@ class Group:
         data = _abi.Data(source.address, target and target.address, source.count, source.dtype)
         return self.call("gather", (data, root), self._options(timeout), wait, (source, target), out)
 
-    def scatter(self, out, array=None, root: int = 0, *, timeout: float | None = None, wait: bool = True):
+    def scatter(self, out: Array, array: Array | None = None, root: int = 0, *, timeout: float | None = None,
+                wait: bool = True) -> Any:
         """Part r of the root's array [size * n] becomes rank r's `out` [n]."""
         target = view(out)
         source = None
@@ -239,7 +265,7 @@ class Group:
         data = _abi.Data(source.address if source else target.address, target.address, target.count, target.dtype)
         return self.call("scatter", (data, root), self._options(timeout), wait, (source, target), out)
 
-    def all_to_all(self, out, array, *, timeout: float | None = None, wait: bool = True):
+    def all_to_all(self, out: Array, array: Array, *, timeout: float | None = None, wait: bool = True) -> Any:
         """Part r of rank s's array becomes part s of rank r's `out`; both are [size * n]."""
         source, target = view(array, writable=False), view(out)
         self._has(target, source.count, "out")
@@ -248,21 +274,21 @@ class Group:
         data = _abi.Data(source.address, target.address, source.count // self.size, source.dtype)
         return self.call("all_to_all", (data,), self._options(timeout), wait, (source, target), out)
 
-    def _parts(self, counts, offsets=None) -> tuple[_abi.Parts, int]:
+    def _parts(self, counts: Sequence[int]) -> tuple[_abi.Parts, int]:
         if len(counts) != self.size:
             raise UsageError(f"{len(counts)} counts for {self.size} members")
         if min(counts) < 0:
             raise UsageError(f"counts {list(counts)}: none may be negative")
         kind = c_size_t * self.size
-        if offsets is None:
-            offsets, at = [], 0
-            for count in counts:
-                offsets.append(at)
-                at += count
-        parts = _abi.Parts(kind(*counts), kind(*offsets))
-        return parts, max(offset + count for offset, count in zip(offsets, counts))
+        places, at = [], 0
+        for count in counts:
+            places.append(at)
+            at += count
+        parts = _abi.Parts(kind(*counts), kind(*places))
+        return parts, max(place + count for place, count in zip(places, counts))
 
-    def all_gather_v(self, out, array, counts, *, timeout: float | None = None, wait: bool = True):
+    def all_gather_v(self, out: Array, array: Array, counts: Sequence[int], *, timeout: float | None = None,
+                     wait: bool = True) -> Any:
         """As all_gather with parts of different sizes: `counts` has all members', the same at each."""
         source, target = view(array, writable=False), view(out)
         parts, end = self._parts(counts)
@@ -271,18 +297,19 @@ class Group:
         data = _abi.Data(source.address, target.address, source.count, target.dtype)
         return self.call("all_gather_v", (data, parts), self._options(timeout), wait, (source, target), out)
 
-    def reduce_scatter_v(self, out, array, counts, op: str = "sum", *, mode: str = "fast",
-                         timeout: float | None = None, wait: bool = True):
+    def reduce_scatter_v(self, out: Array, array: Array, counts: Sequence[int], op: str = "sum", *, mode: str = "fast",
+                         timeout: float | None = None, wait: bool = True) -> Any:
         """As reduce_scatter with parts of different sizes: `counts` has all members', the same at each."""
         source, target = view(array, writable=False), view(out)
         parts, end = self._parts(counts)
         self._has(target, counts[self.rank], "out")
         self._has(source, end, "array")
         data = _abi.Data(source.address, target.address, target.count, target.dtype)
-        return self.call("reduce_scatter_v", (data, parts, _member(OPERATIONS, "operation", op)),
+        return self.call("reduce_scatter_v", (data, parts, _operation(op, data.dtype)),
                          self._options(timeout, mode), wait, (source, target), out)
 
-    def all_to_all_v(self, out, array, send_counts, recv_counts, *, timeout: float | None = None, wait: bool = True):
+    def all_to_all_v(self, out: Array, array: Array, send_counts: Sequence[int], recv_counts: Sequence[int], *,
+                     timeout: float | None = None, wait: bool = True) -> Any:
         """As all_to_all with parts of different sizes: send_counts[r] goes to r, recv_counts[r] comes from r."""
         source, target = view(array, writable=False), view(out)
         (sends, sent), (recvs, received) = self._parts(send_counts), self._parts(recv_counts)
@@ -291,19 +318,20 @@ class Group:
         data = _abi.Data(source.address, target.address, 0, target.dtype)
         return self.call("all_to_all_v", (data, sends, recvs), self._options(timeout), wait, (source, target), out)
 
-    def send(self, array, to: int, *, tag: int = 0, timeout: float | None = None, wait: bool = True):
+    def send(self, array: Array, to: int, *, tag: int = 0, timeout: float | None = None, wait: bool = True) -> Any:
         """Send an array; it matches the receiver's calls in order, and the tags must be equal."""
         source = view(array, writable=False)
         return self.call("send", (_abi.Data(source.address, None, source.count, source.dtype), to),
                          self._options(timeout, tag=tag), wait, source, array)
 
-    def recv(self, array, source: int, *, tag: int = 0, timeout: float | None = None, wait: bool = True):
+    def recv(self, array: Array, source: int, *, tag: int = 0, timeout: float | None = None, wait: bool = True) -> Any:
         """Receive an array of this size and type from rank `source`."""
         target = view(array)
         return self.call("recv", (_abi.Data(None, target.address, target.count, target.dtype), source),
                          self._options(timeout, tag=tag), wait, target, array)
 
-    def exchange(self, sends=(), recvs=(), *, timeout: float | None = None, wait: bool = True):
+    def exchange(self, sends: Sequence[tuple[Array, int]] = (), recvs: Sequence[tuple[Array, int]] = (), *,
+                 timeout: float | None = None, wait: bool = True) -> Any:
         """Send and receive many arrays at once, each (array, peer): no order of them causes a deadlock."""
         views = [(0, peer, view(array, writable=False)) for array, peer in sends]
         views += [(1, peer, view(array)) for array, peer in recvs]
@@ -314,7 +342,7 @@ class Group:
                                       at.dtype)
         return self.call("exchange", (transfers, len(views)), self._options(timeout), wait, views, None)
 
-    def barrier(self, *, timeout: float | None = None, wait: bool = True):
+    def barrier(self, *, timeout: float | None = None, wait: bool = True) -> Any:
         """Wait until every member has called it."""
         return self.call("barrier", (), self._options(timeout), wait, None, None)
 
@@ -366,7 +394,7 @@ class Group:
     def __enter__(self) -> Group:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -374,7 +402,8 @@ class Group:
         return f"<ctrun.Group rank {self.rank} of {self.size}, {state}>"
 
 
-def options_of(name: str | None, ranks, backend: str | None, timeout: float | None, encrypt: bool) -> _abi.GroupOptions:
+def options_of(name: str | None, ranks: Sequence[int] | None, backend: str | None, timeout: float | None,
+               encrypt: bool) -> _abi.GroupOptions:
     """Return struct ct_group_options; what its pointers point to lives as long as it."""
     members = (c_int * len(ranks))(*ranks) if ranks is not None else None
     options = _abi.GroupOptions(name=name.encode() if name else None, ranks=members,

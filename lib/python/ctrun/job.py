@@ -10,6 +10,10 @@ from .errors import ClosedError, Error, RevokedError, UsageError, error_of
 from .group import Group, options_of
 from .memory import Memory
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 SECTIONS = {"start": 0, "step": 1, "evaluate": 2, "checkpoint": 3, "publish": 4}
 _VALUE_MAX = 1 << 20  # CT_KV_VALUE_MAX
 
@@ -150,8 +154,8 @@ class Job:
 
     # ---- groups and memory ---------------------------------------------------------------------
 
-    def group(self, ranks=None, *, name: str | None = None, backend: str | None = None, timeout: float | None = None,
-              encrypt: bool = False) -> Group:
+    def group(self, ranks: Sequence[int] | None = None, *, name: str | None = None, backend: str | None = None,
+              timeout: float | None = None, encrypt: bool = False) -> Group:
         """Make a group of these ranks (ascending; None: all). Collective: every member calls it, with one name.
 
         Names are unique among open groups; None is "world". Backends: auto, self, shm, hier, tcp, ucx, mpi.
@@ -159,7 +163,7 @@ class Job:
         options = options_of(name, ranks, backend, timeout, encrypt)
         handle, error = c_void_p(), _abi.ErrorText()
         _raise(_abi.group_new(self.handle, byref(options), byref(handle), byref(error)), error)
-        return Group(self, handle.value).adopt()
+        return Group(self, handle.value or 0).adopt()
 
     @property
     def default_group(self) -> Group:
@@ -167,6 +171,12 @@ class Job:
         if self._default is None:
             self._default = self.group(name="default")
         return self._default
+
+    def drop_default_group(self) -> None:
+        """Close the default group, which a new round has ended; its next use makes it anew, at all ranks."""
+        if self._default is not None:
+            self._default.close()
+            self._default = None
 
     def memory(self, nbytes: int) -> Memory:
         """Return symmetric memory; `job.memory(4 * n).numpy("float32")` is an array of it."""
@@ -204,6 +214,10 @@ class Job:
     def summary(self, text: str) -> None:
         """Rank 0's closing words, which ctrun prints."""
         _raise(_abi.job_summary(self.handle, text.encode()))
+
+    def output(self, folder: str) -> None:
+        """Tell the agent the folder of the run: it records there how the job ended, and tells later rounds."""
+        _raise(_abi.job_output(self.handle, folder.encode()))
 
     def failure(self, error: BaseException) -> None:
         """Tell the agent why this process is about to exit."""
@@ -277,7 +291,7 @@ class Job:
     def __enter__(self) -> Job:
         return self
 
-    def __exit__(self, kind, error, _) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
         if isinstance(error, Exception) and self._handle is not None and self.is_here():
             try:
                 self.failure(error)
@@ -297,14 +311,22 @@ _current: Job | None = None
 def init() -> Job:
     """Join the job that ctrun has started this process for, or a job of one rank; return it.
 
-    Once a process: a second call returns the same job, as long as it is open.
+    Once a process: a second call returns the same job, as long as it is open. Who has left a job that ctrun started
+    cannot join it again: UsageError.
     """
     global _current
+    if _current is not None and _current._handle is None and _current.is_here() and "CTRUN_CONTROL_FD" in os.environ:
+        raise UsageError("this process has left its job, and cannot join it again: keep one job until the end")
     if _current is None or _current._handle is None:
         _current = Job()
         atexit.register(_current.close)
     _current.check()
     return _current
+
+
+def is_open() -> bool:
+    """Whether this process has opened a job, and not closed it."""
+    return _current is not None and _current._handle is not None
 
 
 def current() -> Job:

@@ -7,6 +7,13 @@ from ctypes import byref, c_char, c_void_p
 from . import _abi
 from .errors import error_of
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from .job import Job
+
 
 class Memory:
     """`nbytes` of zeroed symmetric memory; a buffer, freed when nothing refers to it any more.
@@ -14,18 +21,19 @@ class Memory:
     Calls that are given arrays in it, at every member, copy nothing. It outlives groups and rounds.
     """
 
-    def __init__(self, job, nbytes: int):
-        address, error = c_void_p(), _abi.ErrorText()
-        code = _abi.mem_alloc(job.handle, nbytes, byref(address), byref(error))
+    def __init__(self, job: Job, nbytes: int):
+        block, error = c_void_p(), _abi.ErrorText()
+        code = _abi.mem_alloc(job.handle, nbytes, byref(block), byref(error))
         if code != 0:
             raise error_of(code, error.text.decode(errors="replace"))
         self.nbytes = nbytes
+        address = block.value or 0
         # Each array refers to the block, and the block's end frees the memory.
-        self._block = (c_char * nbytes).from_address(address.value)
+        self._block = (c_char * nbytes).from_address(address)
         job.keep_memory()
-        weakref.finalize(self._block, job.free_memory, address.value).atexit = False
+        weakref.finalize(self._block, job.free_memory, address).atexit = False
 
-    def numpy(self, dtype="float32", shape=None, offset: int = 0):
+    def numpy(self, dtype: Any = "float32", shape: Sequence[int] | None = None, offset: int = 0) -> Any:
         """Return a NumPy array over this memory, from byte `offset` on; flat without a shape."""
         import numpy  # the user's
 
@@ -33,7 +41,7 @@ class Memory:
                                 count=-1 if shape is None else int(numpy.prod(shape)))
         return flat if shape is None else flat.reshape(shape)
 
-    def torch(self, dtype=None, shape=None, offset: int = 0):
+    def torch(self, dtype: Any = None, shape: Sequence[int] | None = None, offset: int = 0) -> Any:
         """Return a PyTorch tensor over this memory, from byte `offset` on; flat without a shape."""
         import torch  # the user's
 

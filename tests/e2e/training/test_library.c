@@ -181,14 +181,17 @@ Test(library, what_is_installed_is_enough_to_build_and_train_a_model)
     if (!is_plain_build())
         cr_skip_test("instrumented libraries need the flags they were built with");
     cr_assert_eq(symlink(proc_program(".."), build), 0);
-    const char *script =
-        e2e_script("install", "#!/bin/sh -e\n"
-                              "\"$1/scripts/install\" \"$2\" \"$3\" >install.log 2>&1\n"
-                              "export PKG_CONFIG_PATH=$3/lib/pkgconfig\n"
-                              "cp \"$1/tests/e2e/programs/spiral.c\" .\n"
-                              "cc -std=c17 -D_GNU_SOURCE -Wall -Wextra -Werror -c spiral.c "
-                              "$(pkg-config --cflags ctrun-train)\n"
-                              "cc -pthread spiral.o $(pkg-config --libs ctrun-train) -o spiral\n");
+    const char *script = e2e_script(
+        "install", "#!/bin/sh -e\n"
+                   "\"$1/scripts/install\" \"$2\" \"$3\" >install.log 2>&1\n"
+                   "export PKG_CONFIG_PATH=$3/lib/pkgconfig\n"
+                   "cp \"$1/tests/e2e/programs/spiral.c\" .\n"
+                   "cc -std=c17 -D_GNU_SOURCE -Wall -Wextra -Werror -c spiral.c "
+                   "$(pkg-config --cflags ctrun-train)\n"
+                   "cc -pthread spiral.o $(pkg-config --libs ctrun-train) -o spiral\n"
+                   "cc \"$1/tests/e2e/programs/line.c\" -D_GNU_SOURCE -L\"$3/lib\" "
+                   "$(pkg-config --cflags ctrun) -lctrun -lm -Wl,-rpath,\"$3/lib\" -o line\n"
+                   "ldd ./line | grep -F \"$3/lib/libctrun.so.1\"\n");
     const char *argv[] = {script, e2e_in_root("."), build, e2e_in_folder("prefix"), NULL};
     cr_assert_eq(proc_run(&run, argv, NULL, 100), 0, "%s %s", ct_buf_str(&run.text),
                  e2e_read("install.log"));

@@ -107,6 +107,20 @@ Test(runs, a_run_is_found_by_its_name_by_its_folder_and_by_nothing_the_newest)
     cr_assert_str_eq(err.text, "there is no run \"c\"; `ctrun runs` lists them");
 }
 
+/* Python scripts log into runs, too. */
+Test(runs, a_folder_with_a_record_and_no_configuration_is_a_run)
+{
+    char folder[PATH_MAX], path[PATH_MAX];
+
+    make_run("runs/script", 1000, 1000, "none", folder);
+    (void)snprintf(path, sizeof path, "%.4000s/config.yaml", folder);
+    cr_assert_eq(unlink(path), 0);
+    expect_found("script", folder);
+    (void)snprintf(path, sizeof path, "%.4000s/run.json", folder);
+    cr_assert_eq(unlink(path), 0);
+    cr_assert_eq(ct_runs_find("script", folder, NULL), CT_ENOTFOUND);
+}
+
 Test(runs, without_links_the_last_by_name_is_the_newest)
 {
     char old[PATH_MAX], young[PATH_MAX];

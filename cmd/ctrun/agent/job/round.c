@@ -123,7 +123,7 @@ static struct ct_worker_env common_env(const struct round_input *input)
         /* Not every build of PyTorch has the other one. */
         .use_libuv = input->master.served || job->program.native ? NULL : "0",
         .run_id = job->run_id,
-        .run_folder = job->program.native ? input->run_folder : NULL,
+        .run_folder = input->run_folder,
         .marks = input->marks,
         .tuning = strcmp(tuning, "auto") == 0 ? NULL : tuning,
     };

@@ -52,6 +52,21 @@ void run_checkpoints(const struct ct_config *cfg, const char *folder, char path[
         (void)ct_str_copy(path, PATH_MAX, dir);
 }
 
+/* A script saves by itself, if at all. */
+static int check_training(const char *folder, const char *config, struct ct_error *err)
+{
+    struct ct_run_record *record = calloc(1, sizeof *record);
+    int code = record != NULL ? 0 : CT_ENOMEM;
+
+    if (code == 0 && access(config, F_OK) != 0 && ct_run_record_read(folder, record, NULL) == 0)
+        code = ct_error_set(err, CT_ENOTFOUND,
+                            "%s is the run of a script, which ctrun cannot resume; start it again: "
+                            "%.200s",
+                            ct_run_title(folder), record->command);
+    free(record);
+    return code;
+}
+
 int run_checkpoint(const char *folder, char path[PATH_MAX], uint64_t *ret_step,
                    struct ct_error *err)
 {
@@ -62,7 +77,9 @@ int run_checkpoint(const char *folder, char path[PATH_MAX], uint64_t *ret_step,
 
     if (cfg != NULL && state != NULL &&
         snprintf(file, sizeof file, "%s/config.yaml", folder) < (int)sizeof file) {
-        code = run_config(cfg, file, err);
+        code = check_training(folder, file, err);
+        if (code == 0)
+            code = run_config(cfg, file, err);
         if (code == 0)
             run_checkpoints(cfg, folder, dir);
         ct_config_deinit(cfg);

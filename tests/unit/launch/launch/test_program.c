@@ -227,6 +227,24 @@ Test(program, what_cannot_be_run_is_refused_with_the_remedy)
     assert_refused(&request, CT_ENOINPUT, "was not found");
 }
 
+/* A virtual environment need not be activated; one that is, elsewhere, is no matter to it. */
+Test(program, a_ctrun_that_lies_in_a_virtual_environment_runs_scripts_with_its_python)
+{
+    struct ct_program_request request = request_for(tree_path(&tree, "/train.py"));
+    struct ct_program program;
+
+    tree_file(&tree, "/pyvenv.cfg", "");
+    cr_assert_str_eq(decided(&request, &program), "python3 -u $/train.py --lr 3");
+    add_program("/inst/python3");
+    cr_assert_str_eq(decided(&request, &program), "$/inst/python3 -u $/train.py --lr 3");
+    cr_assert_str_eq(program.path, program.argv[0]);
+    env[0] = (char[]){"PYTHON_EXEC=/bin/true"};
+    cr_assert_str_eq(decided(&request, &program), "/bin/true -u $/train.py --lr 3");
+    env[0] = path_env;
+    cr_assert_eq(unlink(tree_path(&tree, "/pyvenv.cfg")), 0);
+    cr_assert_str_eq(decided(&request, &program), "python3 -u $/train.py --lr 3");
+}
+
 Test(program, a_missing_interpreter_is_named)
 {
     struct ct_program_request request = request_for("pkg");

@@ -51,6 +51,10 @@ Test(progress, what_is_unknown_is_left_out)
 
     ct_progress_print(&p, &out);
     cr_assert_str_eq(ct_buf_str(&out), "epoch 1  step 5  loss nan  lr 0.1");
+    ct_buf_clear(&out);
+    p.learning_rate = NAN; /* a script that does not report one */
+    ct_progress_print(&p, &out);
+    cr_assert_str_eq(ct_buf_str(&out), "epoch 1  step 5  loss nan");
 }
 
 Test(progress, the_last_step_belongs_to_the_last_epoch)
