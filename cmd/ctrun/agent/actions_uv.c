@@ -262,6 +262,7 @@ static int start_workers(struct node *node, uint32_t *ret_failed, struct ct_erro
         .job = job,
         .round = node->round,
         .marks = node->guard.marks[0] != '\0' ? node->guard.marks : NULL,
+        .heartbeat_files = script_watch_files(node->scripts),
         .run_folder = node->training.run_folder,
     };
     struct ct_workers_round start = {
@@ -444,6 +445,7 @@ static void do_close(struct node *node, const struct agent_event *event)
     uv_close((uv_handle_t *)&node->timer, NULL);
     uv_close((uv_handle_t *)&node->waiting.timer, NULL);
     watch_close(node->watch);
+    script_watch_close(node->scripts);
     inquiry_close(node->inquiry);
     health_close(node->health);
     host_close(&node->host);

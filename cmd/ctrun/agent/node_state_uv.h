@@ -23,6 +23,7 @@
 #include "output/console_uv.h"
 #include "output/progress.h"
 #include "rendezvous/client/agent_uv.h"
+#include "script_watch_uv.h"
 #include "signals_uv.h"
 #include "store_uv.h"
 #include "watch_uv.h"
@@ -104,11 +105,12 @@ struct node {
     bool guard_is_watched;
     struct ct_control_page *page;
     int page_fd;
-    struct store *store;     /* PyTorch's */
-    uint16_t offered_port;   /* with the last promise */
-    struct watch *watch;     /* who hangs? */
-    struct inquiry *inquiry; /* and why? */
-    struct health *health;   /* of the GPUs; NULL: not asked for */
+    struct store *store;          /* PyTorch's */
+    uint16_t offered_port;        /* with the last promise */
+    struct watch *watch;          /* who hangs? */
+    struct script_watch *scripts; /* likewise, of programs without a record; NULL: not asked for */
+    struct inquiry *inquiry;      /* and why? */
+    struct health *health;        /* of the GPUs; NULL: not asked for */
     struct signals signals;
 
     struct report report;
