@@ -3,7 +3,7 @@
 #include "diagnose/python_stack.h"
 
 #include "base/assert.h"
-#include "base/str.h"
+#include "launch/failure/python_file.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -148,20 +148,6 @@ static bool read_fault_frame(struct span line, struct frame *ret_frame)
     return true;
 }
 
-/* Not the user's own code: an installed package, the standard library, the interpreter itself. */
-static bool is_library(struct span file)
-{
-    static const char *const folders[] = {"/site-packages/", "/dist-packages/", "/lib/python3",
-                                          "/lib64/python3", "/lib/pypy3"};
-
-    if (file.at[0] == '<')
-        return !is(file, "<string>") && !is(file, "<stdin>");
-    for (size_t i = 0; i < CT_COUNT(folders); i++)
-        if (has(file, folders[i]))
-            return true;
-    return false;
-}
-
 /* Does this frame name what the user has called? The outermost public function does. */
 static void note_call(struct thread *thread, const struct frame *frame)
 {
@@ -182,7 +168,7 @@ static void note_call(struct thread *thread, const struct frame *frame)
 static void add_frame(struct reader *reader, const struct frame *frame)
 {
     struct thread *thread = &reader->thread;
-    bool own = !is_library(frame->file);
+    bool own = !ct_python_is_library(frame->file.at, frame->file.size);
 
     if (thread->closed)
         return;

@@ -99,6 +99,7 @@ struct node {
     struct ct_worker_failure failing; /* while an event is about it */
     uint32_t restarts;                /* of the job, up to the last round */
     bool took_part;                   /* in any */
+    uint64_t awaited_generation; /* the round whose workers start when the GPUs' memory is free */
     struct ct_arena round_arena;
     struct ct_guard guard;
     uv_poll_t guard_end; /* when guard_is_watched */

@@ -252,6 +252,7 @@ static struct agent_settings settings_of(const struct job *job)
         .elastic = cfg->launch.nnodes.min < cfg->launch.nnodes.max,
         .slurm = job->slurm != NULL,
         .grace_ms = (uint64_t)cfg->launch.grace_ms,
+        .same_failures = (uint32_t)cfg->launch.same_failure_restarts,
         .requeues = ct_config_requeue_signals(cfg),
     };
 
