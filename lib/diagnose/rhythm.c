@@ -209,17 +209,17 @@ bool ct_rhythm_poll(struct ct_rhythm *rhythm, uint64_t now_ms,
     return true;
 }
 
-bool ct_rhythm_stands(struct ct_rhythm *rhythm, const struct ct_rhythm_verdict *verdict)
+bool ct_rhythm_stands(struct ct_rhythm *rhythm, struct ct_rhythm_verdict *verdict)
 {
     const struct quiet quiet = find_quiet(rhythm);
-    bool stands = false;
+    uint64_t now_ms = quiet.signless_ms;
 
     if (verdict->kind == CT_RHYTHM_STOPPED)
-        stands = rhythm->ranks[verdict->worker].stopped_ms >= verdict->silent_ms;
+        now_ms = rhythm->ranks[verdict->worker].stopped_ms;
     else if (verdict->kind == CT_RHYTHM_SILENT)
-        stands = quiet.silent_ms >= verdict->silent_ms;
-    else
-        stands = quiet.signless_ms >= verdict->silent_ms;
-    rhythm->judged = stands;
-    return stands;
+        now_ms = quiet.silent_ms;
+    rhythm->judged = now_ms >= verdict->silent_ms;
+    if (rhythm->judged)
+        verdict->silent_ms = now_ms;
+    return rhythm->judged;
 }

@@ -104,9 +104,9 @@ bool ct_rhythm_poll(struct ct_rhythm *rhythm, uint64_t now_ms,
  * are to be looked at, too. */
 bool ct_rhythm_is_quiet(const struct ct_rhythm *rhythm, uint32_t worker);
 
-/* Return whether the verdict still holds, at the last poll. Else it is withdrawn: somebody has
- * given a sign since. */
-bool ct_rhythm_stands(struct ct_rhythm *rhythm, const struct ct_rhythm_verdict *verdict);
+/* Return whether the verdict still holds, at the last poll; its `silent_ms` is of now then. Else it
+ * is withdrawn: somebody has given a sign since. */
+bool ct_rhythm_stands(struct ct_rhythm *rhythm, struct ct_rhythm_verdict *verdict);
 
 /* Return how long all may be silent. */
 uint64_t ct_rhythm_silent_ms(const struct ct_rhythm *rhythm);

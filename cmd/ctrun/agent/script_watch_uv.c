@@ -4,42 +4,32 @@
 #include "base/assert.h"
 #include "base/str.h"
 #include "diagnose/backtrace_uv.h"
+#include "diagnose/confer.h"
 #include "diagnose/odd_rank.h"
 #include "diagnose/process_facts.h"
 #include "diagnose/python_stacks_uv.h"
 #include "diagnose/rhythm.h"
 #include "job/round.h"
 #include "node_state_uv.h"
+#include "subjects_uv.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum {
-    PATH_BYTES = 64,
-    HEARTBEAT_BYTES = 1 << 16, /* a heartbeat file that has grown beyond is emptied */
-    EXAMINATION_MS = 3000,     /* how long Python may take to print its stacks and end */
-};
-
-/* What is known of a worker from outside. */
-struct subject {
-    int heartbeat_fd;
-    char heartbeat_file[PATH_BYTES];
-    pid_t pid;
-    bool ran;        /* it was seen at work, or in turn for a processor, at the last poll */
-    bool has_family; /* its descendants were looked at at the last poll: `family` is theirs */
-    struct ct_process_family family;
-    uint64_t cpu_ms, io, births; /* of descendants, since they are looked at */
+    KEY_BYTES = 32,
+    ANSWER_MS = 5000,      /* a question that is not answered by then is lost */
+    EXAMINATION_MS = 3000, /* how long Python may take to print its stacks and end */
+    YIELD_MS = 8000,       /* how long a rank in a collective waits for one outside of any */
 };
 
 enum phase {
     WATCHING,
+    CONFERRING, /* all hang here: what of other nodes? */
     COLLECTING, /* py-spy is at work */
     EXAMINING,  /* workers print their stacks and end */
+    YIELDING,   /* another node may have the one at fault */
     WRITING,    /* the file */
 };
 
@@ -47,20 +37,23 @@ struct script_watch {
     struct node *node;
     uv_timer_t timer;
     enum phase phase;
+    struct subjects *subjects;
     struct ct_rhythm rhythm;
-    struct ct_rhythm_rank *ranks; /* of each worker, as the next four */
+    struct ct_rhythm_rank *ranks; /* of each worker, as the next two */
     struct ct_rhythm_sample *samples;
-    struct subject *subjects;
     struct ct_hung_rank *hung; /* those that live; `hung_count` */
-    const char **files;
     uint32_t hung_count;
     uint64_t generation; /* of the round that it looks at */
+
+    struct ct_confer confer;
+    uint64_t asked_ms; /* when a node was asked that has not answered; 0: none was */
+    uint64_t reported; /* the round whose store has it that all are quiet here; 0: none */
 
     struct ct_rhythm_verdict verdict;
     struct ct_buf stacks; /* as they were printed, for the file */
     struct ct_odd odd;
     struct ct_error sentence;
-    uint64_t deadline_ms; /* EXAMINING */
+    uint64_t deadline_ms; /* EXAMINING, YIELDING */
 };
 
 /* ---- looking -------------------------------------------------------------------------------- */
@@ -70,103 +63,10 @@ bool script_watch_judges(const struct script_watch *watch, const struct ct_recor
     return watch != NULL && (!view->opened || view->group_count == 0);
 }
 
-/* A number that changes when the heartbeat file does. */
-static uint64_t read_heartbeats(const struct subject *subject)
-{
-    struct stat st;
-
-    if (subject->heartbeat_fd < 0 || fstat(subject->heartbeat_fd, &st) != 0)
-        return 0;
-    if (st.st_size > HEARTBEAT_BYTES && ftruncate(subject->heartbeat_fd, 0) != 0)
-        return 0;
-    return (uint64_t)st.st_mtim.tv_sec * 1000000000u + (uint64_t)st.st_mtim.tv_nsec +
-           (uint64_t)st.st_size;
-}
-
-static void look_at(struct script_watch *watch, uint32_t i)
-{
-    const struct ct_workers *workers = watch->node->workers;
-    const struct ct_worker_record *record = ct_workers_record(workers, i);
-    struct ct_rhythm_sample *sample = &watch->samples[i];
-    struct subject *subject = &watch->subjects[i];
-    struct ct_process_facts facts = {.state = '?'};
-    struct ct_record_view view;
-    pid_t pid = ct_workers_pid(workers, i);
-
-    *sample = (struct ct_rhythm_sample){.pid = (int)pid};
-    if (record == NULL || pid == 0 || !ct_process_facts(pid, &facts))
-        return;
-    ct_worker_record_read(record, &view);
-    if (pid != subject->pid) {
-        subject->pid = pid;
-        subject->ran = subject->has_family = false;
-        subject->cpu_ms = subject->io = subject->births = 0;
-    }
-    bool runs = facts.state == 'R';
-    *sample = (struct ct_rhythm_sample){
-        .alive = script_watch_judges(watch, &view),
-        .excused = ct_workers_held(workers, i) || facts.state == 't' ||
-                   watch->node->core.survivors[i].ready,
-        .stopped = facts.state == 'T',
-        .waiting = facts.state == 'D' || (runs && subject->ran),
-        .pid = (int)pid,
-        .heartbeats = read_heartbeats(subject) + view.signs,
-        .output = ct_workers_output_bytes(workers, i),
-        .io = facts.io_bytes,
-        .cpu_ms = facts.cpu_ms,
-    };
-    subject->ran = runs;
-}
-
-/* What has changed since the last poll is theirs; at the first one nothing is known. */
-static void note_family(struct subject *subject, const struct ct_process_family *now)
-{
-    const struct ct_process_family *last = &subject->family;
-
-    if (subject->has_family) {
-        subject->cpu_ms += now->cpu_ms - CT_MIN(now->cpu_ms, last->cpu_ms);
-        subject->io += now->io_bytes != last->io_bytes;
-        subject->births += now->digest != last->digest;
-    }
-    subject->has_family = true;
-    subject->family = *now;
-}
-
-/* The descendants of those that are quiet themselves: one look at all processes of the machine. */
-static void look_at_families(struct script_watch *watch)
-{
-    uint32_t slots = watch->node->job->slots, count = 0, at = 0;
-    struct ct_process_family *families = calloc(slots, sizeof *families);
-    bool always = watch->rhythm.floor_ms < 10u * CT_RHYTHM_POLL_MS;
-
-    for (uint32_t i = 0; families != NULL && i < slots; i++)
-        if (watch->samples[i].alive && (always || ct_rhythm_is_quiet(&watch->rhythm, i)))
-            families[count++].root = watch->subjects[i].pid;
-        else
-            watch->subjects[i].has_family = false;
-    if (count > 0)
-        ct_process_families(families, count);
-    for (uint32_t i = 0; i < slots; i++) {
-        struct ct_rhythm_sample *sample = &watch->samples[i];
-        struct subject *subject = &watch->subjects[i];
-
-        if (at < count && sample->alive && families[at].root == subject->pid) {
-            note_family(subject, &families[at]);
-            sample->waiting |= families[at++].waiting;
-        }
-        sample->cpu_ms += subject->cpu_ms;
-        sample->io += subject->io;
-        sample->family = subject->births;
-    }
-    free(families);
-}
-
 /* Look at all workers now. True: they hang. */
 static bool poll_workers(struct script_watch *watch)
 {
-    for (uint32_t i = 0; i < watch->node->job->slots; i++)
-        look_at(watch, i);
-    look_at_families(watch);
+    subjects_look(watch->subjects, &watch->rhythm, watch->samples);
     return ct_rhythm_poll(&watch->rhythm, uv_now(&watch->node->loop), watch->samples,
                           &watch->verdict);
 }
@@ -184,20 +84,13 @@ static bool is_current(const struct script_watch *watch)
     return agent_core_acts(&watch->node->core) && watch->node->core.running == watch->generation;
 }
 
-/* Ranks of another node may be at work, and these wait for them? One that is stopped is at fault
- * by itself. */
-static bool may_wait_for_others(const struct script_watch *watch)
-{
-    return watch->node->round->node_count > 1 && watch->verdict.kind != CT_RHYTHM_STOPPED;
-}
-
 static void end_it(struct script_watch *watch)
 {
     struct node *node = watch->node;
     uint32_t worker = is_current(watch) ? culprit_of(watch) : UINT32_MAX;
 
     watch->phase = WATCHING;
-    if (is_current(watch) && !may_wait_for_others(watch) &&
+    if (is_current(watch) &&
         ct_workers_pid(node->workers, worker) == watch->hung[watch->odd.culprit].pid)
         ct_workers_condemn(node->workers, worker, &watch->sentence);
     ct_workers_judge(node->workers, worker, &watch->sentence); /* those that were examined */
@@ -241,20 +134,33 @@ static void write_down(struct script_watch *watch)
         on_written(watch, ct_strerror(rc));
 }
 
-static void conclude(struct script_watch *watch)
+/* Say who it is, and end it. */
+static void accuse(struct script_watch *watch)
 {
     struct ct_buf text;
 
     ct_buf_init(&text, 0);
-    ct_odd_find(watch->hung, watch->hung_count, &watch->odd);
     ct_odd_print(&watch->odd, watch->hung, watch->hung_count, watch->verdict.silent_ms, &text);
-    if (may_wait_for_others(watch))
-        (void)ct_buf_puts(&text, "; so are all ranks of this node, and none is ended, since those "
-                                 "of another node may be at work");
     (void)ct_error_set(&watch->sentence, CT_EHUNG, "%s", ct_buf_str(&text));
     ct_log_event(&watch->node->log, CT_LOG_WARN, "hang", "%s", watch->sentence.text);
     ct_buf_deinit(&text);
     write_down(watch);
+}
+
+/* One that is in a collective may wait for a rank of another node, whose agent names that. */
+static void conclude(struct script_watch *watch)
+{
+    ct_odd_find(watch->hung, watch->hung_count, &watch->odd);
+    const struct ct_python_place *place = &watch->hung[watch->odd.culprit].place;
+    bool is_outside = place->known && place->call[0] == '\0';
+
+    if (watch->node->round->node_count > 1 && watch->verdict.kind != CT_RHYTHM_STOPPED &&
+        !is_outside) {
+        watch->phase = YIELDING;
+        watch->deadline_ms = uv_now(&watch->node->loop) + YIELD_MS;
+        return;
+    }
+    accuse(watch);
 }
 
 /* ---- stacks --------------------------------------------------------------------------------- */
@@ -304,7 +210,7 @@ static void examine(struct script_watch *watch)
 
     for (uint32_t i = 0; i < watch->hung_count; i++)
         any |= can_be_examined(watch, &watch->hung[i]);
-    if (!any || may_wait_for_others(watch)) {
+    if (!any) {
         conclude(watch);
         return;
     }
@@ -379,41 +285,144 @@ static void begin_verdict(struct script_watch *watch)
     free(stacks);
 }
 
+/* ---- other nodes ---------------------------------------------------------------------------- */
+
+/* The key under which a node says in the round's store whether its ranks are quiet. */
+static void request(struct script_watch *watch, uint32_t node_index, struct ct_message *message,
+                    char key[KEY_BYTES])
+{
+    struct node *node = watch->node;
+    const struct ct_call call = {SCRIPT_WATCH_CALLER, node_index, watch->generation};
+    struct ct_call back;
+    uint64_t number;
+
+    (void)snprintf(key, KEY_BYTES, "ct/quiet/%u", node_index);
+    if (node->agent == NULL || ct_calls_add(&node->calls, &call, &number) != 0)
+        return;
+    if (ct_agent_store(node->agent, number, message) != 0)
+        (void)ct_calls_remove(&node->calls, number, &back);
+}
+
+static void report_quiet(struct script_watch *watch, bool is_quiet)
+{
+    static const unsigned char yes[] = {'1'}, no[] = {'0'};
+    char key[KEY_BYTES];
+    struct ct_message message = {
+        .type = CT_MSG_STORE_SET,
+        .store_set = {.generation = watch->generation, .key = key, .value = {yes, 1}}};
+
+    if (!is_quiet)
+        message.store_set.value.data = no;
+    request(watch, watch->node->round->self, &message, key);
+    watch->reported = is_quiet ? watch->generation : 0;
+}
+
+static void ask(struct script_watch *watch)
+{
+    char key[KEY_BYTES];
+    struct ct_message message = {.type = CT_MSG_STORE_GET,
+                                 .store_get = {.generation = watch->generation, .key = key}};
+
+    watch->asked_ms = uv_now(&watch->node->loop);
+    request(watch, watch->confer.next, &message, key);
+}
+
+void script_watch_reply(struct script_watch *watch, uint64_t node_index, uint64_t generation,
+                        const struct ct_msg_store_reply *reply)
+{
+    bool is_quiet =
+        reply->code == 0 && reply->value.size == 1 && memcmp(reply->value.data, "1", 1) == 0;
+
+    if (watch == NULL || watch->phase != CONFERRING || generation != watch->generation ||
+        !is_current(watch) || node_index != watch->confer.next)
+        return;
+    watch->asked_ms = 0;
+    if (ct_confer_hear(&watch->confer, is_quiet))
+        begin_verdict(watch);
+    else if (is_quiet)
+        ask(watch);
+}
+
+/* All ranks of this node hang; those of the others? */
+static void begin_conferring(struct script_watch *watch)
+{
+    const struct ct_round *round = watch->node->round;
+
+    watch->phase = CONFERRING;
+    ct_confer_begin(&watch->confer, round->self, round->node_count);
+    report_quiet(watch, true);
+    ask(watch);
+}
+
+/* Somebody here has given a sign, or an answer is overdue, or it is time to ask again. */
+static void go_on_conferring(struct script_watch *watch)
+{
+    (void)poll_workers(watch);
+    if (!ct_rhythm_stands(&watch->rhythm, &watch->verdict)) {
+        watch->phase = WATCHING;
+        report_quiet(watch, false);
+    } else if (watch->asked_ms == 0 || uv_now(&watch->node->loop) - watch->asked_ms > ANSWER_MS) {
+        ask(watch);
+    }
+}
+
+/* The workers of this node are done: nobody waits for them. */
+static void report_done(struct script_watch *watch)
+{
+    const struct node *node = watch->node;
+
+    if (node->round == NULL || node->round->node_count < 2 || agent_core_is_ending(&node->core) ||
+        node->core.finished != node->round->generation || watch->reported == node->core.finished ||
+        ct_workers_running(node->workers))
+        return;
+    watch->generation = node->core.finished;
+    report_quiet(watch, true);
+}
+
 /* ---- time ----------------------------------------------------------------------------------- */
+
+/* A verdict is on its way: what is next? */
+static void go_on(struct script_watch *watch)
+{
+    if (watch->phase == CONFERRING)
+        go_on_conferring(watch);
+    else if (watch->phase == EXAMINING)
+        on_examined(watch);
+    else if (watch->phase == YIELDING && uv_now(&watch->node->loop) >= watch->deadline_ms)
+        accuse(watch);
+}
 
 static void on_poll(uv_timer_t *timer)
 {
     struct script_watch *watch = timer->data;
     struct node *node = watch->node;
 
-    if (watch->phase == EXAMINING && is_current(watch)) {
-        on_examined(watch);
+    if (watch->phase != WATCHING && is_current(watch)) {
+        go_on(watch);
         return;
     }
-    if (watch->phase == EXAMINING) { /* the round is over: what has ended is told */
+    if (watch->phase == COLLECTING || watch->phase == WRITING)
+        return;                     /* what is at work comes back */
+    if (watch->phase != WATCHING) { /* the round is over: what has ended is told */
         watch->phase = WATCHING;
         ct_workers_judge(node->workers, UINT32_MAX, NULL);
     }
-    if (watch->phase != WATCHING || !agent_core_acts(&node->core))
+    report_done(watch);
+    if (!agent_core_acts(&node->core))
         return;
     if (node->core.running != watch->generation) {
         watch->generation = node->core.running;
         ct_rhythm_begin(&watch->rhythm, watch->ranks, node->job->slots);
     }
-    if (poll_workers(watch))
+    if (!poll_workers(watch))
+        return;
+    if (node->round->node_count > 1 && watch->verdict.kind != CT_RHYTHM_STOPPED)
+        begin_conferring(watch);
+    else
         begin_verdict(watch);
 }
 
 /* ---- birth and death ------------------------------------------------------------------------ */
-
-/* A file of each worker in memory, which this process keeps open: its name is short-lived, leaves
- * nothing behind, and no slow disk is waited for. */
-static void make_heartbeat_file(struct subject *subject)
-{
-    subject->heartbeat_fd = memfd_create("ctrun-heartbeats", MFD_CLOEXEC);
-    (void)snprintf(subject->heartbeat_file, PATH_BYTES, "/proc/%d/fd/%d", (int)getpid(),
-                   subject->heartbeat_fd);
-}
 
 int script_watch_new(struct node *node, struct script_watch **ret_watch)
 {
@@ -432,20 +441,12 @@ int script_watch_new(struct node *node, struct script_watch **ret_watch)
     ct_buf_init(&watch->stacks, 0);
     watch->ranks = calloc(slots, sizeof *watch->ranks);
     watch->samples = calloc(slots, sizeof *watch->samples);
-    watch->subjects = calloc(slots, sizeof *watch->subjects);
     watch->hung = calloc(slots, sizeof *watch->hung);
-    watch->files = calloc(slots, sizeof *watch->files);
-    if (watch->ranks == NULL || watch->samples == NULL || watch->subjects == NULL ||
-        watch->hung == NULL || watch->files == NULL) {
-        free(watch->subjects);
-        watch->subjects = NULL;
+    watch->subjects = subjects_new(node);
+    if (watch->ranks == NULL || watch->samples == NULL || watch->hung == NULL ||
+        watch->subjects == NULL) {
         script_watch_free(watch);
         return CT_ENOMEM;
-    }
-    for (uint32_t i = 0; i < slots; i++) {
-        make_heartbeat_file(&watch->subjects[i]);
-        if (watch->subjects[i].heartbeat_fd >= 0)
-            watch->files[i] = watch->subjects[i].heartbeat_file;
     }
     (void)uv_timer_init(&node->loop, &watch->timer);
     watch->timer.data = watch;
@@ -456,7 +457,7 @@ int script_watch_new(struct node *node, struct script_watch **ret_watch)
 
 const char *const *script_watch_files(const struct script_watch *watch)
 {
-    return watch != NULL ? watch->files : NULL;
+    return watch != NULL ? subjects_files(watch->subjects) : NULL;
 }
 
 void script_watch_close(struct script_watch *watch)
@@ -469,14 +470,10 @@ void script_watch_free(struct script_watch *watch)
 {
     if (watch == NULL)
         return;
-    for (uint32_t i = 0; watch->subjects != NULL && i < watch->node->job->slots; i++)
-        if (watch->subjects[i].heartbeat_fd >= 0)
-            (void)close(watch->subjects[i].heartbeat_fd);
     free(watch->ranks);
     free(watch->samples);
-    free(watch->subjects);
     free(watch->hung);
-    free(watch->files);
+    subjects_free(watch->subjects);
     ct_buf_deinit(&watch->stacks);
     free(watch);
 }

@@ -8,8 +8,9 @@
  *                            v                                 `--> hang-rank-0003.g7.txt
  *                          SIGABRT, Python prints its stacks
  *
- * In a job of several nodes a rank that is stopped by a signal is ended, too; of others, which may
- * wait for a rank of another node that is at work, only the finding is reported. */
+ * In a job of several nodes the agents confer before (diagnose/confer.h), through the round's store
+ * (ct/quiet/NODE): no rank but a stopped one is ended while one of another node lives. Then each
+ * looks for the one at fault among its own, and who has only ranks in collectives yields. */
 #ifndef CT_CTRUN_AGENT_SCRIPT_WATCH_UV_H
 #define CT_CTRUN_AGENT_SCRIPT_WATCH_UV_H
 
@@ -17,8 +18,12 @@
 
 #include <stdbool.h>
 
+struct ct_msg_store_reply;
 struct node;
 struct script_watch;
+
+/* `local_rank` in a call of node->calls that is the watch's. */
+#define SCRIPT_WATCH_CALLER (UINT32_MAX - 1)
 
 /* Begin to look at whatever round the node is in. *ret_watch is NULL when nobody asked for it, or
  * the program is our trainer. 0 or CT_ENOMEM. */
@@ -29,6 +34,10 @@ const char *const *script_watch_files(const struct script_watch *watch);
 
 /* Return whether a worker with this record is judged here: it has none, or calls no collectives. */
 bool script_watch_judges(const struct script_watch *watch, const struct ct_record_view *view);
+
+/* Handle the answer to a question to node `node_index`. NULL is ignored. */
+void script_watch_reply(struct script_watch *watch, uint64_t node_index, uint64_t generation,
+                        const struct ct_msg_store_reply *reply);
 
 /* Stop polling. NULL is ignored. */
 void script_watch_close(struct script_watch *watch);
