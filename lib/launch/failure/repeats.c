@@ -9,6 +9,9 @@
 #include <ctype.h>
 #include <string.h>
 
+/* Linux's numbers, without the header that knows processes. */
+enum { HANGUP = 1, INTERRUPT = 2, KILL = 9, TERMINATE = 15 };
+
 /* A part of the text. */
 struct span {
     const char *at;
@@ -95,7 +98,7 @@ static bool print_hang(const struct ct_wire_failure *failure, struct ct_buf *to)
 {
     const char *hangs = strstr(failure->text, " hangs");
     const char *at = hangs != NULL ? strstr(hangs, " at ") : NULL;
-    const char *end = at != NULL ? strstr(at, " (") : NULL;
+    const char *end = at != NULL ? strstr(at + strlen(" at "), " (") : NULL;
 
     if (failure->code != CT_EHUNG || end == NULL)
         return false;
@@ -125,10 +128,23 @@ static void print_end(const struct ct_wire_failure *failure, struct ct_buf *to)
     }
 }
 
+/* Has somebody else ended it? */
+static bool is_from_outside(const struct ct_wire_failure *failure)
+{
+    static const int signals[] = {HANGUP, INTERRUPT, KILL, TERMINATE};
+
+    for (size_t i = 0; i < CT_COUNT(signals); i++)
+        if (failure->signal == signals[i] && failure->code != CT_EHUNG)
+            return true;
+    return false;
+}
+
 uint64_t ct_repeats_place(const struct ct_wire_failure *failure, struct ct_buf *to)
 {
     struct ct_buf words;
 
+    if (is_from_outside(failure))
+        return 0;
     ct_buf_init(&words, 0);
     if (!print_hang(failure, &words) && !print_traceback(failure->text, &words))
         print_end(failure, &words);

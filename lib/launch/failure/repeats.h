@@ -10,7 +10,9 @@
  * The place of a failure is, first that is known: file and line of the user's code in the last
  * Python traceback of its text (of its error file, or the last lines of its log), with the name of
  * the exception; file and line of the sentence on a hang; its last line without its numbers, with
- * rank and exit status or signal. A rank that shows nothing but its status is a place, too.
+ * rank and exit status or signal. A rank that shows nothing but its status is a place, too. One that
+ * was ended by a signal from outside (SIGKILL, SIGTERM, SIGINT, SIGHUP) is none: others may have
+ * killed it anywhere, as the kernel does for want of memory.
  *
  * Attempts got further, and the count begins anew, when a native worker has completed a later step
  * than at the failure before, when one ran for more than CT_REPEATS_LONG_MS, or for more than twice
@@ -33,8 +35,8 @@ struct ct_repeats {
     uint64_t step;       /* the highest that was completed at a failure */
 };
 
-/* Append the failure's place in words, "/home/me/train.py:31 (ValueError)". Returns its number;
- * never 0. */
+/* Append the failure's place in words, "/home/me/train.py:31 (ValueError)". Returns its number; 0:
+ * it has none. */
 uint64_t ct_repeats_place(const struct ct_wire_failure *failure, struct ct_buf *to);
 
 /* Count a failure at `place` (0: unknown, as no other) of an attempt that ran for `ran_ms`, with

@@ -79,6 +79,8 @@ Test(repeats, without_a_traceback_the_end_and_the_last_line_are_the_place)
     failure.text = "";
     failure.signal = SIGSEGV;
     (void)place_of(&failure, "signal 11 of rank 3");
+    failure.signal = SIGKILL;
+    cr_assert_eq(ct_repeats_place(&failure, NULL), 0, "anybody may have sent it, anywhere");
 }
 
 Test(repeats, a_hang_s_place_is_in_its_sentence)
