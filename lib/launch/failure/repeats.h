@@ -10,9 +10,9 @@
  * The place of a failure is, first that is known: file and line of the user's code in the last
  * Python traceback of its text (of its error file, or the last lines of its log), with the name of
  * the exception; file and line of the sentence on a hang; its last line without its numbers, with
- * rank and exit status or signal. A rank that shows nothing but its status is a place, too. One that
- * was ended by a signal from outside (SIGKILL, SIGTERM, SIGINT, SIGHUP) is none: others may have
- * killed it anywhere, as the kernel does for want of memory.
+ * rank and exit status or signal. A rank that shows nothing but its status is a place, too. One
+ * that was ended by a signal from outside (SIGKILL, SIGTERM, SIGINT, SIGHUP) is none: others may
+ * have killed it anywhere, as the kernel does for want of memory.
  *
  * Attempts got further, and the count begins anew, when a native worker has completed a later step
  * than at the failure before, when one ran for more than CT_REPEATS_LONG_MS, or for more than twice
