@@ -23,7 +23,7 @@ struct diagnosis {
     uv_work_t work;
     struct ct_diagnose what;
     char *texts[CT_DIAGNOSE_PROCESSES]; /* of `what` */
-    char *file;
+    char *file, *preface;
     uint64_t deadline_ms;
     struct ct_error error;
     void (*done)(void *context, const char *failure);
@@ -147,6 +147,7 @@ static void gather(uv_work_t *work)
     struct ct_buf all;
 
     ct_buf_init(&all, 0);
+    (void)ct_buf_puts(&all, diagnosis->preface);
     for (int i = 0; i < CT_DIAGNOSE_PROCESSES; i++) {
         pid_t pid = diagnosis->what.pids[i];
         struct ct_buf one;
@@ -170,6 +171,7 @@ static void release(struct diagnosis *diagnosis)
     for (int i = 0; i < CT_DIAGNOSE_PROCESSES; i++)
         free(diagnosis->texts[i]);
     free(diagnosis->file);
+    free(diagnosis->preface);
     free(diagnosis);
 }
 
@@ -195,7 +197,8 @@ int ct_diagnose(uv_loop_t *loop, const struct ct_diagnose *what,
     diagnosis->work.data = diagnosis;
     diagnosis->deadline_ms = ct_clock_mono_ms(&ct_clock_system) + CT_DIAGNOSE_MS;
     diagnosis->file = strdup(what->file);
-    bool whole = diagnosis->file != NULL;
+    diagnosis->preface = strdup(what->preface != NULL ? what->preface : "");
+    bool whole = diagnosis->file != NULL && diagnosis->preface != NULL;
     for (int i = 0; i < CT_DIAGNOSE_PROCESSES; i++) {
         diagnosis->texts[i] = strdup(what->titles[i] != NULL ? what->titles[i] : "");
         whole = whole && diagnosis->texts[i] != NULL;

@@ -21,7 +21,8 @@ enum {
 struct ct_diagnose {
     pid_t pids[CT_DIAGNOSE_PROCESSES]; /* 0: none */
     const char *titles[CT_DIAGNOSE_PROCESSES];
-    const char *file; /* what was found is written to it */
+    const char *file;    /* what was found is written to it */
+    const char *preface; /* and before it, this; NULL: nothing */
 };
 
 /* Start; copies `what`. `done` is called from the loop; `failure` is NULL or the reason why the

@@ -199,6 +199,42 @@ bool ct_health_means(const struct ct_health_scope *scope, const struct ct_nvml_c
     return place >= 0 && (scope->used == NULL || scope->used[place]);
 }
 
+static uint64_t used_bytes(const struct ct_nvml_card *card)
+{
+    return card->memory_bytes - CT_MIN(card->free_bytes, card->memory_bytes);
+}
+
+/* What this card held then; 0 when it was not asked. */
+static uint64_t used_before(const struct ct_health *before, const struct ct_nvml_card *card)
+{
+    for (uint32_t i = 0; i < before->received; i++)
+        if (before->cards[i].index == card->index && strcmp(before->cards[i].uuid, card->uuid) == 0)
+            return used_bytes(&before->cards[i]);
+    return 0;
+}
+
+struct ct_health_held ct_health_held(const struct ct_health *now, const struct ct_health *before,
+                                     const struct ct_health_scope *scope)
+{
+    struct ct_health_held held = {.bytes = 0};
+    uint64_t most = 0;
+
+    for (uint32_t i = 0; i < now->received; i++) {
+        const struct ct_nvml_card *card = &now->cards[i];
+
+        if (!ct_health_means(scope, card) || card->failure != 0)
+            continue;
+        uint64_t idle = CT_MAX(used_before(before, card), (uint64_t)CT_HEALTH_IDLE_BYTES);
+        uint64_t bytes = used_bytes(card) - CT_MIN(idle, used_bytes(card));
+        held.bytes += bytes;
+        if (bytes > most) {
+            most = bytes;
+            held.card = *card;
+        }
+    }
+    return held;
+}
+
 void ct_health_name(const struct ct_nvml_card *card, char *text, size_t room)
 {
     const char *comma = card->name[0] != '\0' && card->address[0] != '\0' ? ", " : "";

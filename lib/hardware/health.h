@@ -45,6 +45,18 @@ struct ct_health_scope {
  * that this user may not query belongs to another user. */
 bool ct_health_means(const struct ct_health_scope *scope, const struct ct_nvml_card *card);
 
+/* Memory that processes which have ended still hold. */
+struct ct_health_held {
+    uint64_t bytes;           /* of all cards; 0: none */
+    struct ct_nvml_card card; /* the one with the most */
+};
+
+/* Return what the cards in the scope hold above what they held at `before`, and above
+ * CT_HEALTH_IDLE_BYTES. Cards that do not tell hold nothing. */
+enum { CT_HEALTH_IDLE_BYTES = 512 << 20 };
+struct ct_health_held ct_health_held(const struct ct_health *now, const struct ct_health *before,
+                                     const struct ct_health_scope *scope);
+
 /* Write "GPU 3 (NVIDIA H100, 0000:65:00.0)", as much of it as is known. */
 void ct_health_name(const struct ct_nvml_card *card, char *text, size_t room);
 

@@ -39,7 +39,10 @@ struct ct_worker_env {
     const char *tuning;          /* the collectives' tuning table; NULL: the parent's */
     const char *error_file;      /* "" when there is none */
     const char *marks;           /* CT_ENV_MARKS; NULL: the parent's */
-    const char *run_folder;      /* that the job's training writes to; "" until it is known */
+    const char
+        *heartbeat_file;       /* that the worker may touch as a sign of life; NULL: the parent's */
+    const char *fault_handler; /* "1": Python prints its stacks at SIGABRT; NULL: the parent's */
+    const char *run_folder;    /* that the job's training writes to; "" until it is known */
 };
 
 /* Fill the ranks, sizes and role of worker `local_rank` of a node of the round. */

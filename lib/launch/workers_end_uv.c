@@ -16,8 +16,12 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 enum {
     DYING_MS = 5000, /* who wrote an error file longer ago and still runs has got over it */
@@ -204,7 +208,7 @@ static struct worker *next_ended(struct ct_workers *workers)
     for (uint32_t i = 0; i < workers->count; i++) {
         struct worker *worker = &workers->all[i];
 
-        if (worker->ended && !worker->reported &&
+        if (worker->ended && !worker->reported && !worker->examined &&
             (best == NULL || ct_exit_blame(worker->end) > ct_exit_blame(best->end)))
             best = worker;
     }
@@ -269,4 +273,60 @@ void ct_workers_reap(struct ct_workers *workers)
     while ((worker = next_ended(workers)) != NULL)
         finish(workers, worker);
     ct_workers_count_gone(workers);
+}
+
+/* ---- examination ---------------------------------------------------------------------------- */
+
+enum { LAST_WORDS_BYTES = 256 << 10 };
+
+void ct_workers_examine(struct ct_workers *workers, uint32_t local_rank)
+{
+    struct worker *worker = &workers->all[local_rank];
+    const struct rlimit none = {0, 0};
+
+    if (!ct_workers_alive(workers, local_rank) || worker->ended || worker->examined)
+        return;
+    worker->examined = true;
+    ct_buf_init(&worker->last_words, LAST_WORDS_BYTES);
+    ct_outputs_copy(workers->outputs, local_rank, &worker->last_words);
+    (void)prlimit(worker->pid, RLIMIT_CORE, &none, NULL);
+    /* To its main thread, whose stack then is the current one. */
+    (void)syscall(SYS_tgkill, worker->pid, worker->pid, SIGABRT);
+    (void)kill(worker->pid, SIGCONT);
+}
+
+bool ct_workers_examined(const struct ct_workers *workers, uint32_t local_rank)
+{
+    return !ct_workers_alive(workers, local_rank) || workers->all[local_rank].ended;
+}
+
+const char *ct_workers_last_words(const struct ct_workers *workers, uint32_t local_rank)
+{
+    if (local_rank >= workers->count || !workers->all[local_rank].examined)
+        return "";
+    ct_outputs_drain(workers->outputs, local_rank);
+    return ct_buf_str(&workers->all[local_rank].last_words);
+}
+
+void ct_workers_judge(struct ct_workers *workers, uint32_t culprit, const struct ct_error *error)
+{
+    for (uint32_t i = 0; i < workers->count; i++) {
+        struct worker *worker = &workers->all[i];
+
+        if (!worker->examined)
+            continue;
+        ct_outputs_drain(workers->outputs, i);
+        ct_outputs_copy(workers->outputs, i, NULL);
+        worker->examined = false;
+        if (i == culprit) {
+            free(worker->fault);
+            worker->fault_code = error->code;
+            worker->fault = strdup(error->text);
+        } else {
+            worker->dismissed = true;
+        }
+        if (!worker->ended)
+            (void)kill(-worker->pid, SIGKILL);
+    }
+    ct_workers_reap(workers);
 }

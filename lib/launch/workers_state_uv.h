@@ -15,11 +15,13 @@ struct worker {
     bool ended;
     bool reported; /* the end was told to the supervisor */
     bool gone;
-    bool kept;      /* lives on without others */
-    bool dismissed; /* its end is no failure */
-    bool stopped;   /* it still ran when a signal of ours ended the round */
-    bool killed;    /* likewise, when SIGKILL went out */
-    bool blamed;    /* on_failure has told of it */
+    bool kept;                /* lives on without others */
+    bool dismissed;           /* its end is no failure */
+    bool stopped;             /* it still ran when a signal of ours ended the round */
+    bool killed;              /* likewise, when SIGKILL went out */
+    bool blamed;              /* on_failure has told of it */
+    bool examined;            /* its end is not told before ct_workers_judge */
+    struct ct_buf last_words; /* what it writes to standard error meanwhile */
     struct ct_exit end;
     int64_t ended_ms; /* since 1970 */
     struct ct_worker_link *link;

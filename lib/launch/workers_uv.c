@@ -131,6 +131,7 @@ static void finish(struct ct_workers *workers)
         forget_record(&workers->all[i]);
         free(workers->all[i].fault);
         free(workers->all[i].error_file);
+        ct_buf_deinit(&workers->all[i].last_words);
     }
     ct_outputs_free(workers->outputs);
     free(workers->all);
@@ -320,6 +321,7 @@ static void clear(struct ct_workers *workers, uint32_t local_rank)
     forget_record(worker);
     free(worker->fault);
     free(worker->error_file);
+    ct_buf_deinit(&worker->last_words);
     *worker = (struct worker){.pid = 0};
 }
 
@@ -404,6 +406,12 @@ pid_t ct_workers_pid(const struct ct_workers *workers, uint32_t local_rank)
 bool ct_workers_held(const struct ct_workers *workers, uint32_t local_rank)
 {
     return ct_workers_alive(workers, local_rank) && ct_outputs_held(workers->outputs, local_rank);
+}
+
+uint64_t ct_workers_output_bytes(const struct ct_workers *workers, uint32_t local_rank)
+{
+    return ct_workers_alive(workers, local_rank) ? ct_outputs_bytes(workers->outputs, local_rank)
+                                                 : 0;
 }
 
 bool ct_workers_stopping(const struct ct_workers *workers)

@@ -115,6 +115,25 @@ void ct_workers_dismiss(struct ct_workers *workers, uint32_t local_rank);
 void ct_workers_condemn(struct ct_workers *workers, uint32_t local_rank,
                         const struct ct_error *error);
 
+/* Examine a worker that may hang, when nothing else shows where it is: SIGABRT, after which
+ * Python's faulthandler prints its stacks, and no core file. Its end is told to nobody before
+ * ct_workers_judge. */
+void ct_workers_examine(struct ct_workers *workers, uint32_t local_rank);
+
+/* Return whether an examined worker has ended. */
+bool ct_workers_examined(const struct ct_workers *workers, uint32_t local_rank);
+
+/* Return what it has written to standard error since; "" before the examination. Until it is
+ * judged. */
+const char *ct_workers_last_words(const struct ct_workers *workers, uint32_t local_rank);
+
+/* End the examination of all: the end of worker `culprit` is a failure with this error, that of the
+ * others is none; those that still run get SIGKILL. The callbacks are called from inside. */
+void ct_workers_judge(struct ct_workers *workers, uint32_t culprit, const struct ct_error *error);
+
+/* Return how many bytes of its output have been read; 0 when it has ended. */
+uint64_t ct_workers_output_bytes(const struct ct_workers *workers, uint32_t local_rank);
+
 /* Return the worker's record, NULL when it has ended. */
 const struct ct_worker_record *ct_workers_record(const struct ct_workers *workers,
                                                  uint32_t local_rank);

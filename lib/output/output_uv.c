@@ -30,8 +30,10 @@ struct output {
     struct ct_written *filtered; /* NULL: none */
     struct ct_filter filter;
     bool console;
-    bool initialised; /* lines are */
-    bool waits;       /* until the files have room */
+    bool initialised;    /* lines are */
+    bool waits;          /* until the files have room */
+    uint64_t bytes;      /* read so far */
+    struct ct_buf *copy; /* gets them as well; NULL: none */
 };
 
 struct ct_outputs {
@@ -177,6 +179,10 @@ static bool read_once(struct output *output)
         close_output(output);
         return false;
     }
+    output->bytes += (uint64_t)size;
+    if (output->copy != NULL)
+        (void)ct_buf_append(output->copy, scratch,
+                            CT_MIN((size_t)size, output->copy->limit - output->copy->size));
     if (output->file != NULL)
         ct_written_append(output->file, scratch, (size_t)size);
     output->lines.wall_ns = ct_clock_wall_ns(&ct_clock_system);
@@ -250,6 +256,21 @@ bool ct_outputs_held(const struct ct_outputs *outputs, uint32_t worker)
             return true;
     }
     return false;
+}
+
+uint64_t ct_outputs_bytes(const struct ct_outputs *outputs, uint32_t worker)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t stream = 0; stream < CT_CONSOLE_STREAMS; stream++)
+        bytes += outputs->all[worker * CT_CONSOLE_STREAMS + stream].bytes;
+    return bytes;
+}
+
+void ct_outputs_copy(struct ct_outputs *outputs, uint32_t worker, struct ct_buf *to)
+{
+    CT_ASSERT(to == NULL || to->limit > 0);
+    output_of(outputs, worker, CT_CONSOLE_ERR)->copy = to;
 }
 
 /* ---- opening -------------------------------------------------------------------------------- */

@@ -68,6 +68,13 @@ bool ct_outputs_shown(const struct ct_outputs *outputs, uint32_t worker);
  * full. */
 bool ct_outputs_held(const struct ct_outputs *outputs, uint32_t worker);
 
+/* Return how many bytes of the worker's output have been read so far. */
+uint64_t ct_outputs_bytes(const struct ct_outputs *outputs, uint32_t worker);
+
+/* Append what the worker writes to standard error from now on to `to` as well, up to its limit;
+ * NULL: no more. */
+void ct_outputs_copy(struct ct_outputs *outputs, uint32_t worker, struct ct_buf *to);
+
 /* Resume reading, since the console or the queue of the files has room again. */
 void ct_outputs_room(struct ct_outputs *outputs);
 void ct_outputs_file_room(struct ct_outputs *outputs);

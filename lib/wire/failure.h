@@ -19,6 +19,13 @@ enum { CT_FAILURE_HOST_BYTES = 128, CT_FAILURE_PATH_BYTES = 512, CT_FAILURE_TEXT
 /* Bytes for the strings of a failure, its text having at most `text_bytes` with terminator. */
 #define CT_FAILURE_ROOM(text_bytes) (CT_FAILURE_HOST_BYTES + CT_FAILURE_PATH_BYTES + (text_bytes))
 
+/* Is the job to end, whatever the budget of restarts? */
+enum ct_failure_fatal {
+    CT_FAILURE_MINOR = 0,
+    CT_FAILURE_FINAL = 1,    /* the end says so: a wrong configuration, for example */
+    CT_FAILURE_REPEATED = 2, /* it was the same, time and again (CT_EREPEATED) */
+};
+
 /* No failure: rank and local rank -1, empty strings. */
 extern const struct ct_wire_failure ct_failure_none;
 

@@ -126,6 +126,10 @@ static void weigh(struct ct_rdzv *job, const struct ct_wire_failure *failure)
  * about to, because that was one too many or because the failure is fatal. */
 static bool survives(struct ct_rdzv *job, const struct ct_wire_failure *failure)
 {
+    if (failure->fatal == CT_FAILURE_REPEATED) {
+        ct_rdzv_close(job, CT_EREPEATED, ct_exit_status(CT_EREPEATED), failure);
+        return false;
+    }
     if (failure->fatal) {
         ct_rdzv_close(job, failure->code, status_of(failure), failure);
         return false;

@@ -70,11 +70,31 @@ static void send_failure(struct node *node, uint64_t generation, struct ct_wire_
     ct_agent_failure(node->agent, generation, failure);
 }
 
+static uint8_t fatal_of(const struct agent_core *core)
+{
+    if (core->repeated)
+        return CT_FAILURE_REPEATED;
+    return core->final ? CT_FAILURE_FINAL : CT_FAILURE_MINOR;
+}
+
+/* How often it was the same, when that ends the job. */
+static void report_repeats(const struct node *node, const struct agent_event *event)
+{
+    if (event->kind != AGENT_ON_FAILURE || !node->core.repeated)
+        return;
+    ct_log_event(&node->log, CT_LOG_WARN, "repeated",
+                 "rank %d has failed at the same place %u times in a row without progress, so the "
+                 "job is not started again (launch.same_failure_restarts is %u): %s",
+                 node->failing.record.rank, node->core.repeats.count,
+                 node->core.settings.same_failures, event->text);
+}
+
 static void do_send_failure(struct node *node, const struct agent_event *event)
 {
     struct ct_wire_failure *failing = &node->failing.record;
 
-    failing->fatal = node->core.final;
+    failing->fatal = fatal_of(&node->core);
+    report_repeats(node, event);
     send_failure(node, node->round->generation, failing);
     if (event->kind != AGENT_ON_FAILURE)
         return;
@@ -92,8 +112,8 @@ static void on_inquired(void *context, const struct inquiry_answer *answer)
 
 static void do_inquire(struct node *node, const struct agent_event *event)
 {
-    (void)event;
-    node->failing.record.fatal = node->core.final;
+    node->failing.record.fatal = fatal_of(&node->core);
+    report_repeats(node, event);
     node->held_generation = node->round->generation;
     ct_failure_keep(&node->held, &node->failing.record, node->held_room, FAILURE_ROOM);
     inquiry_start(node->inquiry, INQUIRY_MS, on_inquired, node);
@@ -263,6 +283,7 @@ static int start_workers(struct node *node, uint32_t *ret_failed, struct ct_erro
         .job = job,
         .round = node->round,
         .marks = node->guard.marks[0] != '\0' ? node->guard.marks : NULL,
+        .heartbeat_files = script_watch_files(node->scripts),
         .run_folder = node->training.run_folder,
     };
     struct ct_workers_round start = {
@@ -283,18 +304,13 @@ static int start_workers(struct node *node, uint32_t *ret_failed, struct ct_erro
                                  : ct_workers_start(node->workers, &start, ret_failed, err);
 }
 
-static void do_begin(struct node *node, const struct agent_event *event)
+/* The round's workers are started, and told of it. */
+static void start_round(struct node *node)
 {
     const struct ct_round *round = node->round;
-    uint32_t restarts_before = node->restarts, failed = 0;
+    uint32_t failed = 0;
     struct ct_error err = {0};
 
-    (void)event;
-    node->restarts = round->restarts;
-    node->place = (int)round->self;
-    node->log.node = node->server_log.node = &node->place;
-    report_round(node, restarts_before);
-    node->took_part = true;
     ct_arena_deinit(&node->round_arena);
     if (start_workers(node, &failed, &err) != 0) {
         start_failed(node, failed, &err);
@@ -308,6 +324,31 @@ static void do_begin(struct node *node, const struct agent_event *event)
             ct_workers_keep(node->workers, i);
         ct_workers_send(node->workers, i, &assign);
     }
+}
+
+/* The GPUs have their memory back; the round may be over by now. */
+static void on_memory_free(struct node *node)
+{
+    if (agent_core_acts(&node->core) && node->core.running == node->awaited_generation &&
+        !ct_workers_running(node->workers))
+        start_round(node);
+}
+
+static void do_begin(struct node *node, const struct agent_event *event)
+{
+    const struct ct_round *round = node->round;
+    uint32_t restarts_before = node->restarts;
+
+    (void)event;
+    node->restarts = round->restarts;
+    node->place = (int)round->self;
+    node->log.node = node->server_log.node = &node->place;
+    report_round(node, restarts_before);
+    bool is_first = !node->took_part;
+    node->took_part = true;
+    node->awaited_generation = round->generation;
+    if (is_first || node->core.living > 0 || !health_await_memory(node->health, on_memory_free))
+        start_round(node);
 }
 
 /* ---- publications --------------------------------------------------------------------------- */
@@ -447,6 +488,7 @@ static void do_close(struct node *node, const struct agent_event *event)
     uv_close((uv_handle_t *)&node->timer, NULL);
     uv_close((uv_handle_t *)&node->waiting.timer, NULL);
     watch_close(node->watch);
+    script_watch_close(node->scripts);
     inquiry_close(node->inquiry);
     health_close(node->health);
     host_close(&node->host);

@@ -161,17 +161,35 @@ static void put_with_note(const char *text, const char *note, struct ct_buf *to)
                         note);
 }
 
+/* How many steps has any worker here completed? */
+static uint64_t steps_done(const struct node *node)
+{
+    struct ct_worker_trace worker;
+    struct ct_record_view view;
+    uint64_t step = 0;
+
+    for (uint32_t i = 0; i < node->job->slots; i++) {
+        if (!ct_workers_trace(node->workers, i, &worker))
+            continue;
+        ct_worker_record_read(worker.record, &view);
+        step = view.step > step ? view.step : step;
+    }
+    return step;
+}
+
 /* A bad end, with what the worker's GPUs have reported. */
 static void feed_failure(struct node *node, enum agent_event_kind kind,
                          const struct ct_worker_failure *failure)
 {
     struct ct_wire_failure *record = &node->failing.record;
     uint32_t local_rank = (uint32_t)failure->record.local_rank;
-    struct ct_buf lines, text;
+    struct ct_buf lines, text, place;
 
     ct_buf_init(&lines, 0);
     ct_buf_init(&text, 0);
+    ct_buf_init(&place, 0);
     node->failing = *failure;
+    uint64_t place_number = ct_repeats_place(&failure->record, &place);
     record->host = node->job->host;
     health_explain(node->health, local_rank, &lines);
     if (lines.size > 0) {
@@ -185,12 +203,16 @@ static void feed_failure(struct node *node, enum agent_event_kind kind,
                         .end = ct_failure_exit(record),
                         .code = record->code,
                         .killed = failure->killed,
+                        .place = place_number,
+                        .held.step = steps_done(node),
+                        .text = ct_buf_str(&place),
                         .doubtful = kind == AGENT_ON_FAILURE && node->agent != NULL &&
                                     inquiry_due(node->inquiry, record),
                     });
     node->failing = (struct ct_worker_failure){.record = ct_failure_none};
     ct_buf_deinit(&lines);
     ct_buf_deinit(&text);
+    ct_buf_deinit(&place);
 }
 
 static void on_failure(void *context, const struct ct_worker_failure *failure)

@@ -1,6 +1,7 @@
 /* See gpu_health_uv.h. */
 #include "gpu_health_uv.h"
 
+#include "base/assert.h"
 #include "base/str.h"
 #include "diagnose/nvml_probe_uv.h"
 #include "hardware/devices.h"
@@ -12,6 +13,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MEMORY_POLL_MS = 500, MEMORY_ASK_MS = 5000 /* NVML may hang */ };
+
+/* A restart that waits for memory. */
+struct memory_wait {
+    uv_timer_t timer;
+    struct ct_nvml_probe *probe; /* NULL: none is under way */
+    struct ct_health answer;
+    uint64_t since_ms;
+    void (*done)(struct node *node); /* NULL: nobody waits */
+};
+
 struct health {
     struct node *node;
     struct ct_nvml_probe *probe; /* the last one */
@@ -20,9 +32,12 @@ struct health {
     struct ct_gpus gpus;
     bool used[CT_GPUS_MAX]; /* by the workers of this node */
     struct ct_health answer;
+    struct ct_health first; /* before the workers had any memory; `begun` is false: not known */
+    struct memory_wait memory;
     struct ct_buf faults;        /* what was said to be wrong */
     struct ct_nvml_probe *watch; /* it waits for Xids */
     bool unavailable;            /* nobody can */
+    bool closed;
     struct ct_xids xids;
 };
 
@@ -89,6 +104,8 @@ static void on_done(void *context, uint64_t late_ms)
     health->asking = false;
     ct_console_live(health->node->console, "");
     ct_health_report(&health->answer, &scope, on_sentence, health);
+    if (!health->reported)
+        health->first = health->answer;
     health->reported = true;
 }
 
@@ -113,6 +130,100 @@ void health_probe(struct health *health)
     if (!health->asking)
         ct_log_event(&node->log, CT_LOG_WARN, "gpus", "how the GPUs are is not known: %s",
                      err.text);
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+static void ask_for_memory(uv_timer_t *timer);
+
+static void end_wait(struct health *health)
+{
+    void (*done)(struct node * node) = health->memory.done;
+
+    show_waiting(health->node, NULL);
+    health->memory.done = NULL;
+    done(health->node);
+}
+
+static int on_memory_record(void *context, const char *line)
+{
+    return ct_health_parse(&((struct health *)context)->memory.answer, line);
+}
+
+static void on_memory(void *context, uint64_t late_ms)
+{
+    struct health *health = context;
+    struct node *node = health->node;
+    const struct ct_health_scope scope = {
+        .gpus = &health->gpus, .used = health->used, .late_ms = late_ms};
+    const struct ct_health_held held =
+        ct_health_held(&health->memory.answer, &health->first, &scope);
+    uint64_t limit_ms = (uint64_t)node->job->cfg.launch.gpu_memory_timeout_ms;
+    uint64_t waited_ms = uv_now(&node->loop) - health->memory.since_ms;
+    double gib = (double)held.bytes / (double)(1 << 30);
+    char name[256], text[384];
+
+    ct_nvml_probe_close(health->memory.probe);
+    health->memory.probe = NULL;
+    if (health->memory.done == NULL)
+        return;
+    if (held.bytes == 0) {
+        end_wait(health);
+        return;
+    }
+    ct_health_name(&held.card, name, sizeof name);
+    if (late_ms > 0 || waited_ms + MEMORY_POLL_MS > limit_ms) {
+        ct_log_event(
+            &node->log, CT_LOG_WARN, "gpu_memory",
+            "%s still holds memory of processes that have ended, %.1f GiB with all others, "
+            "after %.0f s; the workers are started all the same",
+            name, gib, (double)waited_ms / 1000);
+        end_wait(health);
+        return;
+    }
+    (void)snprintf(text, sizeof text,
+                   "waiting for %s to give back the memory of processes that have ended, %.1f GiB",
+                   name, gib);
+    show_waiting(node, text);
+    (void)uv_timer_start(&health->memory.timer, ask_for_memory, MEMORY_POLL_MS, 0);
+}
+
+static void ask_for_memory(uv_timer_t *timer)
+{
+    struct health *health = timer->data;
+    struct node *node = health->node;
+    uint64_t limit_ms = (uint64_t)node->job->cfg.launch.gpu_memory_timeout_ms;
+    uint64_t waited_ms = uv_now(&node->loop) - health->memory.since_ms;
+    const struct ct_nvml_probe_options options = {
+        .how = "--ask",
+        .limit_ms =
+            limit_ms > waited_ms ? CT_MIN(limit_ms - waited_ms, (uint64_t)MEMORY_ASK_MS) : 1,
+        .on_record = on_memory_record,
+        .on_done = on_memory,
+        .context = health,
+    };
+    struct ct_error err = {0};
+
+    health->memory.answer = (struct ct_health){.begun = false};
+    if (ct_nvml_probe_start(&health->memory.probe, &node->loop, &options, &err) == 0)
+        return;
+    ct_log_event(&node->log, CT_LOG_WARN, "gpu_memory",
+                 "whether the GPUs' memory is free is not known: %s", err.text);
+    end_wait(health);
+}
+
+bool health_await_memory(struct health *health, void (*done)(struct node *node))
+{
+    if (health == NULL || health->closed || health->unavailable ||
+        health->node->job->cfg.launch.gpu_memory_timeout_ms == 0)
+        return false;
+    bool is_waiting = health->memory.done != NULL;
+    health->memory.done = done;
+    if (is_waiting)
+        return true;
+    health->memory.since_ms = uv_now(&health->node->loop);
+    (void)uv_timer_start(&health->memory.timer, ask_for_memory, 0, 0);
+    return true;
 }
 
 /* ---- Xids ----------------------------------------------------------------------------------- */
@@ -195,7 +306,10 @@ void health_close(struct health *health)
         return;
     ct_nvml_probe_close(health->probe);
     ct_nvml_probe_close(health->watch);
-    health->probe = health->watch = NULL;
+    ct_nvml_probe_close(health->memory.probe);
+    uv_close((uv_handle_t *)&health->memory.timer, NULL);
+    health->probe = health->watch = health->memory.probe = NULL;
+    health->closed = true;
     health->asking = health->unavailable = true; /* nothing is asked any more */
 }
 
@@ -221,6 +335,8 @@ struct health *health_new(struct node *node)
         return NULL;
     health->node = node;
     ct_buf_init(&health->faults, 0);
+    (void)uv_timer_init(&node->loop, &health->memory.timer);
+    health->memory.timer.data = health;
     ct_gpus_read("", &health->gpus);
     for (uint32_t i = 0; i < job->slots; i++)
         use(&health->gpus, job->gpus != NULL ? job->gpus[i] : visible, health->used);

@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct node;
@@ -20,6 +21,12 @@ void health_probe(struct health *health);
 /* Start to watch for Xids at the begin of a round, unless a watch is under way. Each Xid is
  * reported as it occurs; those of an earlier round are discarded. */
 void health_watch(struct health *health);
+
+/* Before workers are started again: call `done` once the GPUs have given back the memory of those
+ * that have ended, or launch.gpu_memory_timeout has passed. Asks twice a second, and shows what it
+ * waits for. False: there is nothing to wait for, `done` is not called. A second call replaces the
+ * first; `done` then comes for the last one. */
+bool health_await_memory(struct health *health, void (*done)(struct node *node));
 
 /* Append the Xids of this worker's GPUs in this round, one line each, with a newline. */
 void health_explain(struct health *health, uint32_t local_rank, struct ct_buf *to);

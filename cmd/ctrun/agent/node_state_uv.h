@@ -23,6 +23,7 @@
 #include "output/console_uv.h"
 #include "output/progress.h"
 #include "rendezvous/client/agent_uv.h"
+#include "script_watch_uv.h"
 #include "signals_uv.h"
 #include "store_uv.h"
 #include "warm_start_uv.h"
@@ -100,17 +101,19 @@ struct node {
     struct ct_worker_failure failing; /* while an event is about it */
     uint32_t restarts;                /* of the job, up to the last round */
     bool took_part;                   /* in any */
+    uint64_t awaited_generation; /* the round whose workers start when the GPUs' memory is free */
     struct ct_arena round_arena;
     struct ct_guard guard;
     uv_poll_t guard_end; /* when guard_is_watched */
     bool guard_is_watched;
     struct ct_control_page *page;
     int page_fd;
-    struct store *store;     /* PyTorch's */
-    uint16_t offered_port;   /* with the last promise */
-    struct watch *watch;     /* who hangs? */
-    struct inquiry *inquiry; /* and why? */
-    struct health *health;   /* of the GPUs; NULL: not asked for */
+    struct store *store;          /* PyTorch's */
+    uint16_t offered_port;        /* with the last promise */
+    struct watch *watch;          /* who hangs? */
+    struct script_watch *scripts; /* likewise, of programs without a record; NULL: not asked for */
+    struct inquiry *inquiry;      /* and why? */
+    struct health *health;        /* of the GPUs; NULL: not asked for */
     struct signals signals;
 
     struct report report;

@@ -149,7 +149,7 @@ static int open_node(struct node *node, struct ct_error *err)
     guard_watch(node);
     node->watch = watch_new(node);
     node->inquiry = inquiry_new(node);
-    if (node->watch == NULL || node->inquiry == NULL)
+    if (node->watch == NULL || node->inquiry == NULL || script_watch_new(node, &node->scripts) != 0)
         return ct_error_set(err, CT_ENOMEM, "out of memory");
     return ct_control_page_new(&node->page, &node->page_fd, err);
 }
@@ -231,6 +231,7 @@ static void free_node(struct node *node)
     free(node->dismissed);
     free(node->alive);
     watch_free(node->watch);
+    script_watch_free(node->scripts);
     inquiry_free(node->inquiry);
     health_free(node->health);
     failures_deinit(&node->report.failures);
@@ -254,6 +255,7 @@ static struct agent_settings settings_of(const struct job *job)
         .elastic = cfg->launch.nnodes.min < cfg->launch.nnodes.max,
         .slurm = job->slurm != NULL,
         .grace_ms = (uint64_t)cfg->launch.grace_ms,
+        .same_failures = (uint32_t)cfg->launch.same_failure_restarts,
         .requeues = ct_config_requeue_signals(cfg),
     };
 

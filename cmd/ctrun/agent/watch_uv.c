@@ -12,8 +12,7 @@
 #include <stdlib.h>
 
 enum {
-    UNWATCHED_MS = 10000, /* when to say that a program keeps no record */
-    INQUIRY_MS = 1500,    /* how long other nodes may take to say what they see */
+    INQUIRY_MS = 1500, /* how long other nodes may take to say what they see */
 };
 
 struct watch {
@@ -24,8 +23,6 @@ struct watch {
     struct ct_watch_sample *samples;
     uint32_t (*durations_us)[CT_WATCH_STEPS];
     uint64_t generation; /* of the round that it looks at */
-    uint64_t began_ms;
-    bool explained; /* why nobody is watched */
 
     struct ct_watch_verdict verdict;
     struct ct_error sentence;
@@ -53,24 +50,10 @@ static void collect_samples(struct watch *watch)
         if (record == NULL)
             continue;
         ct_worker_record_read(record, &sample->view);
+        sample->excused |= script_watch_judges(watch->node->scripts, &sample->view);
         sample->duration_count =
             ct_worker_record_durations(record, watch->durations_us[i], CT_WATCH_STEPS);
     }
-}
-
-/* A program without a record is nobody's business, unless somebody asked for a watch. */
-static void explain(struct watch *watch, uint64_t now_ms)
-{
-    const struct ct_config *cfg = &watch->node->job->cfg;
-    bool asked = ct_config_origin(cfg, &cfg->launch.hang_timeout_ms)->layer != CT_CONFIG_DEFAULT;
-
-    if (watch->explained || now_ms - watch->began_ms < UNWATCHED_MS)
-        return;
-    watch->explained = true;
-    if (asked && watch->core.floor_ms > 0 && !watch->samples[0].view.opened)
-        ct_log_event(&watch->node->log, CT_LOG_WARN, "unwatched",
-                     "launch.hang_timeout has no effect: the program does not use ctrun's library, "
-                     "so nothing tells a rank that hangs from one that computes");
 }
 
 static const char *host_of(const struct node *node, int32_t rank, char room[32])
@@ -230,13 +213,12 @@ static void report_straggler(struct watch *watch, uint64_t now_ms)
 
 /* ---- time ----------------------------------------------------------------------------------- */
 
-static void begin(struct watch *watch, uint64_t now_ms)
+static void begin(struct watch *watch)
 {
     const struct node *node = watch->node;
     const struct ct_round *round = node->round;
 
     watch->generation = node->core.running;
-    watch->began_ms = now_ms;
     watch->straggler_count = 0;
     ct_watch_begin(&watch->core, watch->ranks, node->job->slots, round->own->first_rank,
                    round->world);
@@ -251,9 +233,8 @@ static void on_poll(uv_timer_t *timer)
     if (!agent_core_acts(&node->core))
         return;
     if (node->core.running != watch->generation)
-        begin(watch, now_ms);
+        begin(watch);
     collect_samples(watch);
-    explain(watch, now_ms);
     report_straggler(watch, now_ms);
     if (watch->condemned == 0 &&
         ct_watch_poll(&watch->core, now_ms, watch->samples, &watch->verdict))

@@ -7,7 +7,7 @@
  *                                         |
  *                                         `--> LOG_DIR/hang-rank-0003.g7.txt, where logs are kept
  *
- * Programs that do not link ctrun's library keep no record and are not judged. */
+ * Programs that do not link ctrun's library keep no record: script_watch_uv.h judges them. */
 #ifndef CT_CTRUN_AGENT_WATCH_UV_H
 #define CT_CTRUN_AGENT_WATCH_UV_H
 

@@ -61,7 +61,9 @@ void messages_store_reply(void *context, const struct ct_msg_store_reply *answer
         return;
     if (call.local_rank == INQUIRY_CALLER)
         inquiry_reply(node->inquiry, call.request, answer);
-    if (call.local_rank == INQUIRY_CALLER || call.generation != node->core.running)
+    else if (call.local_rank == SCRIPT_WATCH_CALLER)
+        script_watch_reply(node->scripts, call.request, call.generation, answer);
+    if (call.local_rank >= SCRIPT_WATCH_CALLER || call.generation != node->core.running)
         return;
     message.store_reply.request = call.request;
     ct_workers_send(node->workers, call.local_rank, &message);

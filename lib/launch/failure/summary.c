@@ -159,7 +159,12 @@ void ct_summary_failed(const char *run_id, const struct ct_summary *summary, uin
     if (has_status && max_restarts == 0)
         return;
     (void)ct_buf_puts(to, "ctrun: ");
-    if (cause->rank >= 0 && restarts < max_restarts)
+    if (cause->code == CT_EREPEATED)
+        (void)ct_buf_printf(to,
+                            "not restarted after %u restarts, as it fails at the same place "
+                            "again and again; ",
+                            restarts);
+    else if (cause->rank >= 0 && restarts < max_restarts)
         (void)ct_buf_puts(to, "not restarted, it would end the same way; ");
     else if (max_restarts > 0)
         (void)ct_buf_printf(to, "%u of %u restarts were used; ", restarts, max_restarts);

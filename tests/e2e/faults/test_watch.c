@@ -253,15 +253,118 @@ Test(watch, a_hang_without_restarts_ends_the_job_with_its_sentence)
     proc_free(&agent);
 }
 
-Test(watch, a_program_that_keeps_no_record_is_never_judged)
+/* ---- programs without a record -------------------------------------------------------------- */
+
+Test(watch, a_program_without_a_record_is_watched_only_where_a_hang_timeout_is_asked_for)
 {
+    static const char show[] = "echo \"[$CTRUN_HEARTBEAT_FILE$PYTHONFAULTHANDLER]\"";
     struct proc agent;
 
-    e2e_start(&agent, "--nproc_per_node=2", "--hang_timeout=1s", "--no_python", "/bin/sleep", "13",
-              NULL);
-    cr_assert_eq(proc_finish(&agent, 40), 0, "%s", ct_buf_str(&agent.text));
-    e2e_said(&agent, "launch.hang_timeout has no effect: the program does not use ctrun's library");
-    e2e_not_said(&agent, "no sign of life");
+    cr_assert_eq(e2e_run(&agent, "--no_python", "/bin/sh", "-c", show, NULL), 0);
+    e2e_said(&agent, "[]");
+    proc_free(&agent);
+    cr_assert_eq(e2e_run(&agent, "--hang_timeout=9s", "--no_python", "/bin/sh", "-c", show, NULL),
+                 0);
+    e2e_said(&agent, "[/proc/");
+    e2e_said(&agent, "1]");
+    proc_free(&agent);
+    /* Two that sleep, and one that sleeps between its heartbeats. */
+    cr_assert_eq(e2e_run(&agent, "--hang_timeout=1s", "--nproc_per_node=2", "--no_python",
+                         "/bin/sh", "-c",
+                         "for i in 1 2 3 4 5; do timeout 0.7 tail -f /dev/null; "
+                         "[ $RANK = 1 ] || echo >$CTRUN_HEARTBEAT_FILE; done; "
+                         "exec tail -f /dev/null",
+                         NULL),
+                 75);
+    e2e_said(&agent, "rank 0 (host ");
+    e2e_said(&agent, " hangs; no sign of life for ");
+    e2e_said(&agent, "hung and was killed by ctrun");
+    proc_free(&agent);
+}
+
+/* What py-spy prints of a rank: rank 1 loads, the others are in a collective. */
+static const char spy[] = "#!/bin/sh\n"
+                          "for pid; do :; done\n"
+                          "rank=$(tr '\\0' '\\n' </proc/$pid/environ | sed -n s/^RANK=//p)\n"
+                          "echo \"Process $pid: python3 t.py\"\n"
+                          "echo \"Thread $pid (idle): \\\"MainThread\\\"\"\n"
+                          "p=/x/site-packages/torch/distributed/distributed_c10d.py\n"
+                          "[ $rank = 1 ] && echo '    load (/h/t.py:12)' && exit\n"
+                          "echo \"    all_reduce ($p:9)\"\n"
+                          "echo '    step (/h/t.py:31)'\n";
+
+Test(watch, stacks_by_py_spy_name_the_one_outside_of_the_collective_and_are_kept)
+{
+    struct proc agent;
+    char path[PATH_MAX];
+
+    (void)e2e_script("py-spy", spy);
+    (void)snprintf(path, sizeof path, "%s:%s", e2e_in_folder(""), getenv("PATH"));
+    cr_assert_eq(setenv("PATH", path, 1), 0);
+    cr_assert_eq(e2e_run(&agent, "--hang_timeout=1s", "--nproc_per_node=3", "--log_dir=logs",
+                         "--no_python", "/bin/sleep", "600", NULL),
+                 75, "%s", ct_buf_str(&agent.text));
+    e2e_said(&agent, "hangs at /h/t.py:12 (load), outside of any collective; 2 ranks wait in "
+                     "all_reduce at /h/t.py:31 (step)");
+    e2e_said(&agent, "rank 1 (node 0, host ");
+    const char *kept = e2e_read(e2e_glob("logs/none_*/hang-rank-0001.g1.txt"));
+    cr_assert(strstr(kept, "==== rank 2 (pid ") != NULL, "%s", kept);
+    cr_assert(strstr(kept, "    load (/h/t.py:12)\n") != NULL, "%s", kept);
+    cr_assert(strstr(kept, "rank 1, which hangs") != NULL, "%s", kept);
+    proc_free(&agent);
+}
+
+/* Two nodes: rank 0 prints for longer than the hang timeout, then waits for ever in a collective
+ * for rank 1, which has been silent all the time. */
+Test(watch, of_two_nodes_that_confer_the_one_with_a_rank_outside_of_the_collective_names_it)
+{
+    static const char worker[] = "#!/bin/sh\n"
+                                 "[ $RANK = 0 ] && for i in 1 2 3 4 5 6 7 8; do\n"
+                                 "    echo at work; timeout 0.4 tail -f /dev/null\n"
+                                 "done\n"
+                                 "exec tail -f /dev/null\n";
+    struct proc daemon, agents[2];
+    char path[PATH_MAX], endpoint[64];
+
+    (void)e2e_script("py-spy", spy);
+    (void)snprintf(path, sizeof path, "%s:%s", e2e_in_folder(""), getenv("PATH"));
+    cr_assert_eq(setenv("PATH", path, 1), 0);
+    (void)snprintf(endpoint, sizeof endpoint, "--rdzv_endpoint=%s", e2e_daemon(&daemon));
+    const char *program = e2e_script("worker", worker);
+    for (int i = 0; i < 2; i++)
+        e2e_start(&agents[i], "--nnodes=2", endpoint, i == 0 ? "--node_rank=0" : "--node_rank=1",
+                  "--hang_timeout=1s", "--no_python", program, NULL);
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(proc_finish(&agents[i], 60), 75, "%s", ct_buf_str(&agents[i].text));
+        e2e_said(&agents[i], "rank 1 (node 1, host ");
+        cr_assert_gt(agents[i].seconds, 3.2, "nobody was ended while rank 0 printed");
+    }
+    e2e_not_said(&agents[0], "in all_reduce");
+    e2e_said(&agents[1], "hangs at /h/t.py:12 (load); no sign of life for ");
+    for (int i = 0; i < 2; i++)
+        proc_free(&agents[i]);
+    (void)kill(daemon.pid, SIGKILL);
+    (void)proc_finish(&daemon, 10);
+    proc_free(&daemon);
+}
+
+/* Without py-spy: Python prints its stacks itself. */
+Test(watch, a_plain_python_program_is_named_by_what_faulthandler_prints)
+{
+    struct proc agent;
+    const char *name = e2e_write("plain.py", "import os, threading\n"
+                                             "def wait():\n"
+                                             "    threading.Event().wait()\n"
+                                             "def read():\n"
+                                             "    open('fifo').read()\n"
+                                             "read() if os.environ['RANK'] == '1' else wait()\n");
+
+    cr_assert_eq(mkfifo("fifo", 0600), 0);
+    cr_assert_eq(e2e_run(&agent, "--hang_timeout=1s", "--nproc_per_node=3", name, NULL), 75, "%s",
+                 ct_buf_str(&agent.text));
+    e2e_said(&agent, "/plain.py:5 (read); 2 ranks are at ");
+    e2e_said(&agent, "/plain.py:3 (wait); no sign of life for ");
+    e2e_said(&agent, "rank 1 (node 0, host ");
     proc_free(&agent);
 }
 

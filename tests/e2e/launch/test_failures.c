@@ -516,6 +516,35 @@ Test(failures, a_guard_that_is_killed_is_told_with_what_is_lost_and_the_job_goes
     proc_free(&run);
 }
 
+Test(failures, the_same_failure_again_and_again_ends_the_job_with_93_whatever_restarts_are_left)
+{
+    struct proc run;
+    const char *name = e2e_write("loop.py", "import os\n"
+                                            "def step():\n"
+                                            "    raise ValueError(os.getpid())\n"
+                                            "if os.environ['RANK'] == '1':\n"
+                                            "    step()\n"
+                                            "import signal\n"
+                                            "signal.pause()\n");
+
+    cr_assert_eq(e2e_run(&run, "--nproc_per_node=2", "--max_restarts=50",
+                         "--same_failure_restarts=2", name, NULL),
+                 93, "%s", ct_buf_str(&run.text));
+    e2e_said(&run, "restart 2 of 50 follows");
+    e2e_not_said(&run, "restart 3 of 50");
+    e2e_said(&run, "rank 1 has failed at the same place 3 times in a row without progress");
+    e2e_said(&run, "/loop.py:3 (ValueError)");
+    e2e_wrote(&run,
+              "not restarted after 2 restarts, as it fails at the same place again and again; "
+              "exit status 93");
+    proc_free(&run);
+    cr_assert_eq(e2e_run(&run, "--nproc_per_node=2", "--max_restarts=4",
+                         "--same_failure_restarts=0", name, NULL),
+                 1, "%s", ct_buf_str(&run.text));
+    e2e_wrote(&run, "4 of 4 restarts were used; exit status 1");
+    proc_free(&run);
+}
+
 Test(failures, an_orderly_end_says_nothing_of_the_guard)
 {
     struct proc run;

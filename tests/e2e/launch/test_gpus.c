@@ -307,6 +307,37 @@ Test(gpus, a_hanging_nvml_delays_neither_workers_nor_the_end)
     proc_free(&run);
 }
 
+/* Eight looks, of which the report on the GPUs takes one, then it is free; or is held for longer
+ * than anybody waits. */
+Test(gpus, a_restart_waits_until_the_memory_of_the_workers_that_ended_is_free)
+{
+    static const char *const limits[] = {"--gpu_memory_timeout=50s", "--gpu_memory_timeout=700ms"};
+    static const char *const expected[] = {
+        "waiting for GPU 1 (NVIDIA X, 0000:2a:00.0) to give back the memory of processes that have "
+        "ended, 40.0 GiB",
+        "GPU 1 (NVIDIA X, 0000:2a:00.0) still holds memory of processes that have ended, 40.0 GiB"};
+    static const char worker[] = "#!/bin/sh\n"
+                                 "[ $TORCHELASTIC_RESTART_COUNT = 0 ] || exit 0\n"
+                                 "while [ ! -e fail ]; do sleep 0.05; done\n"
+                                 "exit 3\n";
+    struct proc run;
+
+    for (int i = 0; i < 2; i++) {
+        const char *const words[] = {"--nproc_per_node=gpu", "--max_restarts=1", limits[i],
+                                     e2e_script("worker", worker), NULL};
+
+        (void)unlink(e2e_in_folder("fail"));
+        (void)unlink(e2e_in_folder("held"));
+        start_on_machine(&run, with_nvml("fakenvml", "held=held"), words);
+        (void)proc_wait_text(&run, "GPUs: 2 x NVIDIA X", 60);
+        (void)e2e_write("held", "12345678");
+        (void)e2e_write("fail", "x");
+        cr_assert_eq(proc_finish(&run, 60), 0, "%s", ct_buf_str(&run.text));
+        e2e_said(&run, expected[i]);
+        proc_free(&run);
+    }
+}
+
 Test(gpus, a_fault_that_comes_with_a_failed_round_is_told_and_an_old_one_is_not_again)
 {
     const char *worker = e2e_script("worker", "#!/bin/sh\n"

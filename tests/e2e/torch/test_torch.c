@@ -13,10 +13,12 @@
 #include "base/assert.h"
 
 #include <criterion/criterion.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { WORDS = 40, MODES = 3, SECONDS = 240 }; /* the last: for one run, on a busy machine */
@@ -201,6 +203,78 @@ Test(torch, a_training_whose_worker_is_killed_goes_on_from_its_checkpoint_to_the
     char *expected = strdup(digest);
     cr_assert_str_eq(e2e_read("ours") + strlen("found 2"), expected);
     free(expected);
+}
+
+/* ---- planted hangs -------------------------------------------------------------------------- */
+
+/* A way to go wrong in planted.py, and what of the last rank is to be said. */
+static const struct plant {
+    const char *way, *workers;
+    const char *place; /* the function in which the line is marked */
+    const char *words;
+} plants[] = {
+    {"loop", "2", "(loop)", ", outside of any collective; rank 0 waits in all_reduce at "},
+    {"stop", "2", "(stop)", "its process is stopped by a signal"},
+    {"skip", "3", "(train)", "; 2 ranks wait in all_reduce at "},
+    {"read", "2", "(read)", ", outside of any collective; rank 0 waits in all_reduce at "},
+    {"loader", "2", "(train)", ", outside of any collective; rank 0 waits in all_reduce at "},
+};
+
+/* The line of planted.py that is marked with this way's name. */
+static int marked_line(const char *way)
+{
+    char mark[32];
+    int line = 1;
+
+    (void)snprintf(mark, sizeof mark, "  # %s\n", way);
+    const char *text = e2e_read(script("planted")), *found = strstr(text, mark);
+    cr_assert_not_null(found, "no line of planted.py is marked with %s", way);
+    for (; text < found; text++)
+        line += *text == '\n';
+    return line;
+}
+
+static void start_planted(struct proc *run, const struct plant *plant)
+{
+    const char *const argv[] = {proc_program("ctrun"),
+                                "--nproc_per_node",
+                                plant->workers,
+                                "--hang_timeout=1s",
+                                script("planted"),
+                                plant->way,
+                                NULL};
+
+    proc_start(run, argv, environment("lo"));
+}
+
+static void is_named(struct proc *run, const struct plant *plant)
+{
+    char words[PATH_MAX + 64];
+
+    cr_assert_eq(proc_finish(run, 120), 75, "%s: %s", plant->way, ct_buf_str(&run->text));
+    (void)snprintf(words, sizeof words, "rank %d (host ", atoi(plant->workers) - 1);
+    e2e_said(run, words);
+    (void)snprintf(words, sizeof words, "/planted.py:%d %s", marked_line(plant->way), plant->place);
+    const char *hangs = strstr(ct_buf_str(&run->text), " hangs");
+    cr_assert(hangs != NULL && strstr(hangs, words) != NULL, "%s: no \"%s\" in %s", plant->way,
+              words, ct_buf_str(&run->text));
+    e2e_said(run, plant->words);
+    proc_free(run);
+}
+
+Test(torch, planted_hangs_of_scripts_are_named_with_rank_file_line_and_collective)
+{
+    struct proc runs[CT_COUNT(plants)];
+
+    (void)python();
+    cr_assert_eq(mkfifo("fifo", 0600), 0);
+    cr_assert_eq(setenv("PLANTED_FIFO", e2e_in_folder("fifo"), 1), 0);
+    start_planted(&runs[0], &plants[0]); /* takes longest, and the others fit beside it */
+    for (size_t i = 1; i < CT_COUNT(plants); i++) {
+        start_planted(&runs[i], &plants[i]);
+        is_named(&runs[i], &plants[i]);
+    }
+    is_named(&runs[0], &plants[0]);
 }
 
 /* The error file that a launcher left, without the time in it and a last newline. */

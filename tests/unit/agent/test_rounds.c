@@ -243,3 +243,43 @@ Test(agent_rounds, a_worker_that_cannot_be_started_fails_the_round_for_good, .in
     desk_expect(desk_finished(&desk, false), "finished badly");
     desk_expect(desk_prepare(&desk, 2, false), "prepare g2: OFFER, PROMISE g2 with step 0");
 }
+
+/* One failure at `place`, `ran_ms` after the round began; then the next round. */
+static bool fails_again(uint64_t generation, uint64_t place, uint64_t step, uint64_t ran_ms)
+{
+    desk.view.now_ms += ran_ms;
+    (void)desk_step(&desk, (struct agent_event){.kind = AGENT_ON_FAILURE,
+                                                .end = {.status = 1},
+                                                .place = place,
+                                                .held.step = step});
+    bool repeated = desk.core.repeated;
+    (void)desk_prepare(&desk, generation + 1, false);
+    (void)desk_finished(&desk, false);
+    (void)desk_round(&desk, generation + 1);
+    return repeated;
+}
+
+Test(agent_rounds, the_fourth_failure_at_one_place_without_progress_ends_the_job, .init = programs)
+{
+    desk.core.settings.same_failures = 3;
+    desk_run(&desk);
+    cr_assert_not(fails_again(1, 77, 0, 1000));
+    cr_assert_not(fails_again(2, 77, 0, 1200));
+    cr_assert_not(fails_again(3, 77, 0, 900));
+    cr_assert(fails_again(4, 77, 0, 1000));
+    cr_assert_not(desk.core.repeated, "the next round begins anew");
+}
+
+Test(agent_rounds, another_place_a_later_step_and_a_long_round_are_progress, .init = programs)
+{
+    desk.core.settings.same_failures = 1;
+    desk_run(&desk);
+    cr_assert_not(fails_again(1, 77, 0, 1000));
+    cr_assert_not(fails_again(2, 78, 0, 1000));
+    cr_assert_not(fails_again(3, 78, 5, 1000));
+    cr_assert_not(fails_again(4, 78, 6, 1000));
+    cr_assert_not(fails_again(5, 78, 6, 700000));
+    cr_assert(fails_again(6, 78, 6, 1000));
+    desk.core.settings.same_failures = 0;
+    cr_assert_not(fails_again(7, 78, 6, 1000), "0: never");
+}

@@ -31,7 +31,7 @@ struct scene_host {
     bool released;
     bool closed;
     bool silent;       /* no heartbeats */
-    bool fatal;        /* its failures are */
+    uint8_t fatal;     /* its failures are, and why */
     bool orphan;       /* as it says when it joins */
     int refused;       /* the code, 0: not */
     uint32_t retry_ms; /* of the refusal */

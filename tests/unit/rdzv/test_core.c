@@ -1,5 +1,6 @@
 /* The rounds of a job, as transcripts of virtual time (see scene.h). */
 #include "scene.h"
+#include "wire/failure.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -263,6 +264,19 @@ Test(core, a_failure_that_would_repeat_itself_ends_the_job_whatever_the_budget)
     cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_CLOSED);
     cr_assert_eq(ct_rdzv_result(s.job)->status, 2);
     cr_assert_eq(ct_rdzv_restarts(s.job), 0);
+    scene_deinit(&s);
+}
+
+Test(core, a_failure_that_was_the_same_again_and_again_ends_the_job_with_93)
+{
+    struct scene s;
+    scene_init(&s, 2, 2, 9);
+    scene_run(&s, "a b");
+    scene_host(&s, "b")->fatal = CT_FAILURE_REPEATED;
+    scene_fail(&s, "b", 1, 0);
+    cr_assert_eq(ct_rdzv_phase(s.job), CT_RDZV_CLOSED);
+    cr_assert_eq(ct_rdzv_result(s.job)->status, 93);
+    cr_assert_eq(ct_rdzv_result(s.job)->code, CT_EREPEATED);
     scene_deinit(&s);
 }
 

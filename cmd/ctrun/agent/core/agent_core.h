@@ -36,6 +36,7 @@
 
 #include "base/bytes.h"
 #include "launch/failure/exit.h"
+#include "launch/failure/repeats.h"
 #include "launch/survivors.h"
 #include "rendezvous/core/core.h"
 
@@ -93,7 +94,7 @@ struct agent_held {
  *   FAILED       code                           SIGNAL     signal
  *   LINK         up
  *   FAILURE, CASUALTY  local_rank, end, code (that it announced), killed (by our SIGKILL), and of
- *                a failure doubtful (other ranks may be to blame)
+ *                a failure doubtful (other ranks may be to blame), place (repeats.h), held.step
  *   START_FAILED local_rank, end, code */
 struct agent_event {
     enum agent_event_kind kind;
@@ -102,7 +103,8 @@ struct agent_event {
     struct agent_held held;
     struct ct_exit end;
     int status, code, signal;
-    const char *text; /* PUBLISHED: why not; lives as long as the step's actions */
+    uint64_t place;
+    const char *text; /* PUBLISHED: why not; FAILURE: its place. Lives as long as the actions */
     bool at_boundary, alone, by_user, up, able, well, killed, doubtful;
 };
 
@@ -128,6 +130,7 @@ struct agent_settings {
     bool elastic; /* it may go on with fewer nodes */
     bool slurm;   /* signals may reach ctrun and its workers at once */
     uint64_t grace_ms;
+    uint32_t same_failures;            /* restarts after the same failure; 0: any number */
     uint64_t ends, forwards, requeues; /* what signals do */
 };
 
@@ -161,6 +164,10 @@ struct agent_core {
 
     /* failures */
     bool final;                   /* operand of SEND_FAILURE: a restart would end in the same way */
+    bool repeated;                /* ... as those before it did */
+    struct ct_repeats repeats;    /* of failures on this node */
+    uint64_t began_ms;            /* the round; 0: none has begun since the last failure */
+    uint64_t ran_ms;              /* the longest round since then, but for the last */
     bool holds_failure;           /* one waits for its inquiry */
     uint32_t killed;              /* workers that took longer to stop than the grace */
     uint32_t unstopped;           /* workers that failed while they were being stopped */

@@ -1,5 +1,6 @@
 /* The rounds: what is promised, who lives on, which failure is told. See agent_core.h. */
 #include "agent_turn.h"
+#include "base/assert.h"
 
 /* How long workers may have left a round before anybody says why. */
 enum { UNEXPLAINED_MS = 3000 };
@@ -203,14 +204,24 @@ static uint32_t count_living(struct agent_turn *turn)
     return count;
 }
 
+/* The longest round on this node since its last failure. */
+static uint64_t ran_ms(const struct agent_turn *turn)
+{
+    const struct agent_core *core = turn->core;
+
+    return CT_MAX(core->ran_ms, core->began_ms != 0 ? turn->view->now_ms - core->began_ms : 0);
+}
+
 static void begin(struct agent_turn *turn)
 {
     struct agent_core *core = turn->core;
 
     agent_enter(core, AGENT_RUNNING);
+    core->ran_ms = ran_ms(turn);
+    core->began_ms = turn->view->now_ms;
     core->living = count_living(turn);
     core->running = core->round;
-    core->holds_failure = false;
+    core->holds_failure = core->repeated = false;
     agent_do(turn, AGENT_DO_BEGIN);
 }
 
@@ -321,6 +332,18 @@ void agent_on_finished(struct agent_turn *turn)
 
 /* ---- failures ------------------------------------------------------------------------------- */
 
+/* Was it the same as those before it, time and again? Once a round. */
+static void note_repeats(struct agent_turn *turn)
+{
+    struct agent_core *core = turn->core;
+
+    if (core->began_ms == 0)
+        return;
+    core->repeated = ct_repeats_note(&core->repeats, turn->event->place, ran_ms(turn),
+                                     turn->event->held.step, core->settings.same_failures);
+    core->began_ms = core->ran_ms = 0;
+}
+
 /* The first bad end of a round on this node. */
 void agent_on_failure(struct agent_turn *turn)
 {
@@ -339,6 +362,7 @@ void agent_on_failure(struct agent_turn *turn)
     if (!core->linked)
         return;
     core->final = ct_exit_is_final(event->end, core->settings.native);
+    note_repeats(turn);
     if (!core->holds_failure && event->doubtful) {
         core->holds_failure = true;
         agent_do(turn, AGENT_DO_INQUIRE);

@@ -155,6 +155,8 @@ static int fill(const struct round_input *input, uint32_t i, struct ct_worker_sp
 
     ct_worker_env_ranks(&env, round->runs, round->self, i);
     env.error_file = job->program.native ? "" : spec->error_file;
+    env.heartbeat_file = input->heartbeat_files != NULL ? input->heartbeat_files[i] : NULL;
+    env.fault_handler = input->heartbeat_files != NULL ? "1" : NULL;
     env.device_rank = job->virtual_local_rank ? 0 : i;
     env.visible_devices = job->gpus != NULL ? job->gpus[i] : NULL;
     spec->rank = env.rank;

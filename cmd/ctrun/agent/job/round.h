@@ -18,7 +18,8 @@ struct round_input {
     const struct job *job;
     const struct ct_round *round;
     struct round_master master;
-    const char *marks;      /* of the guard; NULL: none */
+    const char *marks;                  /* of the guard; NULL: none */
+    const char *const *heartbeat_files; /* of each slot; NULL: nobody looks at them */
     const char *run_folder; /* that the training writes to; "" until a worker has said so */
 };
 

@@ -228,3 +228,37 @@ Test(health, a_library_that_is_not_there_is_no_fault_and_one_that_refuses_is)
                              : "! how the GPUs are is not known: it is \"so\"\n");
     }
 }
+
+/* ---- memory that is held -------------------------------------------------------------------- */
+
+static struct ct_health two_cards(uint64_t first_gib, uint64_t second_gib)
+{
+    const uint64_t gib[] = {first_gib, second_gib};
+    struct ct_health health = {.begun = true, .count = 2, .received = 2};
+
+    for (uint32_t i = 0; i < 2; i++)
+        health.cards[i] = (struct ct_nvml_card){.index = i,
+                                                .uuid = {(char)('a' + i)},
+                                                .memory_bytes = UINT64_C(80) << 30,
+                                                .free_bytes = (80 - gib[i]) << 30};
+    return health;
+}
+
+Test(health, memory_above_what_was_used_before_is_held_by_those_that_ended)
+{
+    static const struct ct_gpus none = {.count = 0};
+    const struct ct_health_scope all = {.gpus = &none};
+    struct ct_health before = two_cards(3, 0), now = two_cards(3, 0);
+
+    cr_assert_eq(ct_health_held(&now, &before, &all).bytes, 0);
+    now = two_cards(10, 40);
+    struct ct_health_held held = ct_health_held(&now, &before, &all);
+    cr_assert_eq(held.bytes, (UINT64_C(47) << 30) - CT_HEALTH_IDLE_BYTES);
+    cr_assert_eq(held.card.index, 1, "the one with the most");
+    before.received = 0;
+    cr_assert_eq(ct_health_held(&now, &before, &all).bytes,
+                 (UINT64_C(50) << 30) - 2 * (uint64_t)CT_HEALTH_IDLE_BYTES);
+    now.cards[1].failure = CT_NVML_GPU_IS_LOST;
+    now.cards[0].memory_bytes = 0;
+    cr_assert_eq(ct_health_held(&now, &before, &all).bytes, 0, "they do not tell");
+}

@@ -1,0 +1,37 @@
+/* The Python stacks of processes and their descendants, by py-spy (python_stack.h reads them),
+ * collected on a thread of the loop's pool without stopping the loop.
+ *
+ *     py-spy dump --full-filenames --subprocesses --pid PID       pauses the process for a moment
+ *     ... --nonblocking                                           when that fails, or it is stopped
+ */
+#ifndef CT_DIAGNOSE_PYTHON_STACKS_UV_H
+#define CT_DIAGNOSE_PYTHON_STACKS_UV_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+#include <uv.h>
+
+enum {
+    CT_PYTHON_STACKS_MS = 8000,     /* altogether */
+    CT_PYTHON_STACKS_BYTES = 65536, /* a process with its descendants */
+};
+
+struct ct_python_stack {
+    pid_t pid;
+    bool stopped; /* by a signal */
+    char *text;   /* what py-spy printed; NULL: it could not */
+};
+
+/* Begin; copies `stacks` and `beside`, a folder that may have py-spy (else it is looked for in
+ * PATH). `done` is called from the loop; the stacks belong to the caller, who frees them. 0, or a
+ * negative code: then `done` is not called. */
+int ct_python_stacks(uv_loop_t *loop, const struct ct_python_stack *stacks, size_t count,
+                     const char *beside,
+                     void (*done)(void *context, struct ct_python_stack *stacks, size_t count),
+                     void *context);
+
+/* Free what `done` got. NULL is ignored. */
+void ct_python_stacks_free(struct ct_python_stack *stacks, size_t count);
+
+#endif
