@@ -183,20 +183,24 @@ class ProcessGroup(_BASE):
             if self.settle(error) is not None:
                 raise
             parts = ()
-        return self._handed(Work(self, parts, tensors), 0)
+        return self._handed(Work(self, parts, tensors))
 
-    def _handed(self, work: Work, *inline: float):
+    def _handed(self, work: Work):
         """Return what PyTorch gets for a work. Called by what a method of PyTorch's calls.
 
-        Before PyTorch 2.9 a Work of Python's that only C++ refers to is lost, so C++, as DDP's reducer, gets one of its
-        own around the future. torch.distributed's functions are Python, and keep it.
+        Before PyTorch 2.9 a Work of Python's that only C++ refers to is lost, so C++ gets one of its own around the
+        future. Its wait raises nothing, so that only DDP's all-reduces, whose future is read, are left to go on.
+        torch.distributed's functions are Python, and keep a Work.
         """
         if self._coalesced is not None:
             self._coalesced.append(work)
             return work
-        if _IS_BACKEND or sys._getframe(3).f_globals is _PYTORCH:
+        caller = sys._getframe(2)
+        if _IS_BACKEND or caller.f_back.f_globals is _PYTORCH:
             return work
-        return c10d._create_work_from_future(work.get_future(*inline))
+        if caller.f_code is not ProcessGroup.allreduce.__code__:
+            work.wait()
+        return c10d._create_work_from_future(work.get_future())
 
     # ---- collectives ---------------------------------------------------------------------------
 

@@ -146,13 +146,14 @@ class Work(c10d.Work):
     def result(self) -> list:
         return self._tensors
 
-    def get_future(self, inline: float = _INLINE_S):
+    def get_future(self):
         if self._future is None:
+            completer = self._group.completer
             self._future = torch.futures.Future()
-            if self.advance(inline):
+            if self.advance(None if completer.is_this_thread() else _INLINE_S):
                 self.conclude()
             else:
-                self._group.completer.add(self)
+                completer.add(self)
         return self._future
 
     def conclude(self) -> None:
@@ -179,6 +180,10 @@ class Completer:
                 self._thread = threading.Thread(target=self._run, name="ctrun futures", daemon=True)
                 self._thread.start()
             self._changed.notify()
+
+    def is_this_thread(self) -> bool:
+        """Whether the caller is a callback of a future. If it waits for another future, nobody else completes that."""
+        return threading.current_thread() is self._thread
 
     def close(self) -> None:
         """End the thread. The group was closed before, so the operations that are open end with that."""
