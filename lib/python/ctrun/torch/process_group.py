@@ -31,6 +31,7 @@ from .work import Completer, Line, Work, repair_is_completed
 _REDUCTIONS = {"SUM": "sum", "AVG": "avg", "PRODUCT": "prod", "MIN": "min", "MAX": "max", "BAND": "and", "BOR": "or"}
 _BY_HASH = {hash(getattr(dist.ReduceOp, name)): ours for name, ours in _REDUCTIONS.items()
             if hasattr(dist.ReduceOp, name)}  # of PyTorch's kinds of ReduceOp, equal ones have equal hashes
+_PREMUL_SUM = hash(dist.ReduceOp.PREMUL_SUM) if hasattr(dist.ReduceOp, "factor") else None  # 1.13 does not say it
 _TYPES = {torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.int16,
           torch.int8, torch.uint8, torch.bool}
 _BUSY = 16  # with fewer open operations than that in a group one starts at once, whatever its kind
@@ -60,9 +61,8 @@ def _reduction(opts) -> tuple[str, float]:
     name = _BY_HASH.get(hash(op))
     if name is not None:
         return name, 0.0
-    factor = getattr(op, "factor", None)  # PyTorch 1.13 does not say it
-    if isinstance(factor, float):
-        return "premul_sum", factor
+    if hash(op) == _PREMUL_SUM and isinstance(op.factor, float):
+        return "premul_sum", op.factor
     what = getattr(getattr(op, "op", op), "name", op)
     raise UsageError(f"backend ctrun has no reduction {what}: it has {', '.join(_REDUCTIONS)} and PREMUL_SUM with a number")
 

@@ -148,20 +148,26 @@ class Work(c10d.Work):
 
     def get_future(self):
         if self._future is None:
-            completer = self._group.completer
-            self._future = torch.futures.Future()
-            if self.advance(None if completer.is_this_thread() else _INLINE_S):
-                self.conclude()
-            else:
-                completer.add(self)
+            completer, over = self._group.completer, torch.futures.Future()
+            if self.advance(None if completer.is_this_thread() else _INLINE_S) and self.error is None:
+                over.set_result(self._tensors)
+                self._future = over
+            else:  # for C++ a future has failed only when a callback raises
+                self._future, self._concluded = over.then(self._outcome), over
+                if self._over:
+                    self.conclude()
+                else:
+                    completer.add(self)
         return self._future
+
+    def _outcome(self, _) -> list:
+        if self.error is not None:
+            raise self.error
+        return self._tensors
 
     def conclude(self) -> None:
         """Give the future what the operation ended with."""
-        if self.error is not None:
-            self._future.set_exception(self.error)
-        else:
-            self._future.set_result(self._tensors)
+        self._concluded.set_result(None)
 
 
 class Completer:
