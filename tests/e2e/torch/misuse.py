@@ -107,7 +107,7 @@ def timeouts(rank):
     if MODERN:
         with group_of_all() as group:
             if rank == 0:
-                with raises(TimeoutError, "rank 1 did not arrive", within=2.0):
+                with raises(TimeoutError, "Rank 1 failed to pass monitoredBarrier in 300 ms", within=2.0):
                     dist.monitored_barrier(group, timedelta(seconds=0.3))
 
 

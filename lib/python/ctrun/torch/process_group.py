@@ -363,12 +363,12 @@ class ProcessGroup(_BASE):
             self._job.store_set(f"{key}/{self._group.rank}", b"")
             verdict = self._value(f"{key}/all", deadline + 5.0)
             if verdict is None:
-                raise TimeoutError(f"monitored barrier: rank 0 did not arrive within {seconds} s")
+                raise TimeoutError(f"Rank 0 failed to pass monitoredBarrier in {round(seconds * 1000)} ms")
         else:
             verdict = self._missing(key, deadline, wait_all_ranks)
             self._job.store_set(f"{key}/all", verdict)
-        if verdict:
-            raise TimeoutError(f"monitored barrier: within {seconds} s {verdict.decode()} did not arrive")
+        if verdict:  # in gloo's words
+            raise TimeoutError(f"{verdict.decode()} failed to pass monitoredBarrier in {round(seconds * 1000)} ms")
 
     def _value(self, key: str, deadline: float) -> bytes | None:
         """A value of the round's store, None when there is none in time."""
@@ -387,7 +387,7 @@ class ProcessGroup(_BASE):
                 missing.append(str(rank))
                 if not all_of_them:
                     break
-        return f"rank{'s' if len(missing) > 1 else ''} {', '.join(missing)}".encode() if missing else b""
+        return f"Rank{'s' if len(missing) > 1 else ''} {', '.join(missing)}".encode() if missing else b""
 
     # ---- what PyTorch asks besides -------------------------------------------------------------
 
