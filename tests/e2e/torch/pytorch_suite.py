@@ -15,6 +15,30 @@ import tempfile
 import time
 
 BACKEND = os.environ.get("SUITE_BACKEND", "ctrun")  # gloo: to see which tests fail by themselves here
+# What is not to pass, each with its reason; the first four fail with gloo, too.
+NUMBERS, NO_GPU, WORDS = "differs in the last digits with gloo, too", "wants GPUs", "expects gloo's words of a sentence that ctrun says in its own"
+NO_SOURCE = "ctrun receives from a rank that is named"
+KNOWN = {
+    "test_DistributedDataParallelCPU": NUMBERS,
+    "test_DistributedDataParallelCPU_grad_is_view": NUMBERS,
+    "test_accumulate_gradients_no_sync": NUMBERS,
+    "test_SyncBatchNorm_process_group": "wants torchvision",
+    "test_all_to_all_cuda": NO_GPU,
+    "test_all_to_all_cuda_complex": NO_GPU,
+    "test_all_to_all_full_group_cuda": NO_GPU,
+    "test_batch_isend_irecv_mixed_backend_err": NO_GPU,
+    "test_batch_isend_irecv_op_err": NO_GPU,
+    "test_barrier_timeout_full_group": WORDS,
+    "test_barrier_timeout_global": WORDS,
+    "test_barrier_timeout_group": WORDS,
+    "test_monitored_barrier_gloo": WORDS,
+    "test_monitored_barrier_gloo_rank_0_timeout": WORDS,
+    "test_send_recv_any_source": NO_SOURCE,
+    "test_send_recv_any_source_autograd_profiler": NO_SOURCE,
+    "test_send_recv_any_source_torch_profiler": NO_SOURCE,
+    "test_sparse_all_reduce_sum": "ctrun sends no sparse tensors",
+    "test_ddp_logging_data_cpu": "PyTorch's logger calls every backend that is not its own `custom`",
+}
 TIMEOUT_S = 20  # of each process group
 JOB_S = 900  # of one job
 NAMES = "names"  # in the folder: the tests to run
@@ -137,10 +161,14 @@ def main(ctrun, ranks, parts):
         print(f"# {len(done) - before} tests in {time.monotonic() - begin:.0f} s", flush=True)
     done = results_of(folder)
     counts = {"passed": 0, "failed": 0, "skipped": 0}
+    unknown = 0
     for name in names:
-        print(f"{name}: {done[name]}")
-        counts[done[name].split(":")[0]] += 1
-    print(", ".join(f"{count} {kind}" for kind, count in counts.items()), f"(log: {folder}/log)")
+        kind = done[name].split(":")[0]
+        counts[kind] += 1
+        unknown += kind == "failed" and name not in KNOWN
+        print(f"{name}: {done[name]}" + (f" (known: {KNOWN[name]})" if kind == "failed" and name in KNOWN else ""))
+    print(", ".join(f"{count} {kind}" for kind, count in counts.items()), f"(log: {folder}/log), {unknown} not known")
+    sys.exit(unknown > 0)
 
 
 if __name__ == "__main__":

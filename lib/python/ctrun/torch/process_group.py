@@ -354,8 +354,8 @@ class ProcessGroup(_BASE):
 
     def monitored_barrier(self, opts=None, wait_all_ranks=False):
         """Rank 0 names who does not arrive: all of them with wait_all_ranks, else the first. By the round's store."""
-        given = opts if isinstance(opts, timedelta) else getattr(opts, "timeout", timedelta(0))
-        seconds = given.total_seconds() if given.total_seconds() > 0 else _MONITORED_S
+        given = (opts if isinstance(opts, timedelta) else opts.timeout).total_seconds() if opts is not None else -1.0
+        seconds = given if given >= 0 else _MONITORED_S
         deadline = time.monotonic() + seconds
         self._arrivals += 1
         key = f"{self._name}/{self._arrivals}"
