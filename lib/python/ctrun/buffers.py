@@ -48,7 +48,9 @@ def _of_tensor(tensor: Any) -> View:
     if not tensor.is_cpu:
         raise UsageError(f"a tensor on {tensor.device}: ctrun's groups take tensors of the CPU; in PyTorch, combine "
                          'the backends: init_process_group("cpu:ctrun,cuda:nccl")')
-    if tensor.is_sparse or not tensor.is_contiguous():
+    if tensor.is_sparse:
+        raise UsageError(f"a sparse tensor of shape {tuple(tensor.shape)}: pass tensor.to_dense()")
+    if not tensor.is_contiguous():
         raise UsageError(f"a tensor of shape {tuple(tensor.shape)} that is not contiguous: pass tensor.contiguous()")
     return View(tensor.data_ptr(), tensor.numel(), dtype, tensor)
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 import builtins
 
 
-class Error(Exception):
-    """A call of ctrun failed. `code` is the negative code of error.def, 0 where the package itself refused."""
+class Error(RuntimeError):
+    """A call of ctrun failed. `code` is the negative code of error.def, 0 where the package itself refused.
+
+    Programs that catch what PyTorch's own backends raise catch RuntimeError.
+    """
     code = 0
 
     def __init__(self, text: str, code: int = 0):

@@ -6,6 +6,7 @@ the same order. A call with wait=False returns a Request, and the arrays belong 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from ctypes import byref, c_int, c_size_t, c_void_p
 
@@ -24,6 +25,11 @@ OPERATIONS = {"sum": 0, "avg": 1, "max": 2, "min": 3, "prod": 4, "and": 5, "or":
 MODES = {"fast": 0, "reproducible": 1, "invariant": 2}
 NO_COLOUR = -1
 REQUESTS_MAX = 64  # CT_REQUESTS_MAX
+
+_SLICE_S = 0.1  # a thread waits so long at once: between two slices Python handles signals, as Ctrl-C
+_TURN_S = 0.001  # the same while several threads use the group
+_PASS_S = 0.00005  # how long a waiting thread stays outside then
+_FIRST_US = 1000  # the first slice of a blocking call
 
 
 def _milliseconds(seconds: float | None) -> int:
@@ -50,6 +56,34 @@ def _operation(name: str, dtype: int) -> int:
     return number
 
 
+class Lock:
+    """A group's lock. It can be acquired again by its holder, and knows whether several threads use the group."""
+    __slots__ = ("_lock", "acquire", "release", "shared")
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self.acquire, self.release = self._lock.acquire, self._lock.release
+        self.shared = False
+
+    def __enter__(self) -> None:
+        if not self.acquire(False):
+            self.shared = True
+            self.acquire()
+
+    def __exit__(self, *_) -> None:
+        self.release()
+
+    @property
+    def slice(self) -> float:
+        """Seconds that its holder may wait at once."""
+        return _TURN_S if self.shared else _SLICE_S
+
+    def pass_on(self) -> None:
+        """Called without the lock between two slices of a wait: others get it."""
+        if self.shared:
+            time.sleep(_PASS_S)
+
+
 class Request:
     """An operation that was started. Wait for it, or test it until it has ended; only then use its arrays.
 
@@ -71,15 +105,36 @@ class Request:
 
     def advance(self, seconds: float | None) -> bool:
         """Block until it ends, for that long at most (None: for ever); return whether it has, well or not."""
+        lock = self._group.lock
+        if seconds is not None and seconds <= lock.slice:
+            return self._advance(seconds)
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while not self._advance(lock.slice if deadline is None else min(deadline - time.monotonic(), lock.slice)):
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+            lock.pass_on()
+        return True
+
+    def _advance(self, seconds: float) -> bool:
         group = self._group
         with group.lock:
             if self._handle is not None:
                 group.check()
-                code = _abi.wait(self._handle) if seconds is None else _abi.wait_for(self._handle, int(seconds * 1e6))
-                if code == 0 and seconds is not None:
+                try:
+                    code = _abi.wait_for(self._handle, int(seconds * 1e6)) if seconds > 0 else _abi.test(self._handle)
+                except BaseException:
+                    self._abandon()
+                    raise
+                if code == 0:
                     return False
                 self._end(code)
         return True
+
+    def _abandon(self) -> None:
+        """A signal's handler raised: whether the operation has ended is not known, so its arrays are kept."""
+        self._group.abandoned.append(self._keep)
+        self._group.open_requests.discard(self)
+        self._handle, self._error = None, Error("the wait for this operation was interrupted")
 
     @property
     def error(self) -> Error | None:
@@ -117,8 +172,9 @@ class Group:
     def __init__(self, job: Job, handle: int):
         self._job = job
         self._handle: int | None = handle
-        self.lock = threading.RLock()
+        self.lock = Lock()
         self.open_requests: set[Request] = set()
+        self.abandoned: list = []  # arrays of operations during which a signal's handler raised
         self.rank: int = _abi.group_rank(handle)
         self.size: int = _abi.group_size(handle)
         self.backend: str = _abi.group_backend(handle).decode()
@@ -145,19 +201,23 @@ class Group:
         """Call a collective of COLLECTIVES by its name."""
         with self.lock:
             self.check()
-            if wait:
-                code = getattr(_abi, name)(self._handle, *arguments, options)
-                if code != 0:
-                    raise self.failure_of(code, name)
-                return result
-            self._make_room()
+            if len(self.open_requests) >= REQUESTS_MAX:
+                self._make_room()
             request = c_void_p()
-            code = getattr(_abi, name + "_start")(self._handle, *arguments, options, byref(request))
+            try:
+                code = getattr(_abi, name + "_start")(self._handle, *arguments, options, byref(request))
+                if code == 0 and wait:  # in slices, so not by the library's blocking form
+                    code = _abi.wait_for(request, _FIRST_US)
+                    if code == 1:
+                        return result
+            except BaseException:
+                self.abandoned.append((keep, arguments, options))
+                raise
             if code != 0:
                 raise self.failure_of(code, name)
             started = Request(self, request.value or 0, (keep, arguments, options), result)
             self.open_requests.add(started)
-            return started
+        return started.wait() if wait else started
 
     def _make_room(self) -> None:
         """A group has REQUESTS_MAX requests: conclude those that have ended, and wait when none has."""
@@ -386,6 +446,7 @@ class Group:
             self.lock.acquire()
         handle, self._handle = self._handle, None
         self.open_requests.clear()
+        self.abandoned.clear()
         if handle is not None:
             _abi.group_free(handle)
         self.lock.release()

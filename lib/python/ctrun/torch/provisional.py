@@ -6,6 +6,8 @@ once, as if all ranks had what it has; then Elastic gives it the job's state and
 """
 from __future__ import annotations
 
+import threading
+
 import torch
 import torch.distributed as dist
 
@@ -39,6 +41,8 @@ class Alone:
 
     def __init__(self, rank: int, size: int):
         self.rank, self.size = rank, size
+        self.lock = threading.RLock()
+        self.open_requests: set = set()
 
     def all_reduce(self, *_, **__) -> _Ended:
         return _Ended()
@@ -85,10 +89,8 @@ class _Store(dist.Store):
 
 
 def _create(options, _backend_options):
-    made = process_group.ProcessGroup(init(), Alone(options.group_rank, options.group_size), options.group_rank,
-                                      options.group_size)
-    made.name_in_job = "provisional"
-    return made
+    rank, size = options.group_rank, options.group_size
+    return process_group.ProcessGroup(init(), Alone(rank, size), rank, size, "provisional", options.timeout)
 
 
 def init_process_group(backend: str = "ctrun", **options) -> None:
