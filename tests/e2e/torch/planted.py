@@ -39,8 +39,7 @@ def stop():
 
 
 def loop():
-    while True:  # loop
-        pass
+    while True: pass  # loop
 
 
 def read():
