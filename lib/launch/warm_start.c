@@ -1,6 +1,6 @@
-/* See warm_start.h. Arguments and environment travel as a file in memory, as they may be longer than
- * a message; the message has its descriptor first, then the worker's, and a byte for each that says
- * which one it becomes. */
+/* See warm_start.h. Arguments and environment travel as a file in memory, as they may be longer
+ * than a message; the message has its descriptor first, then the worker's, and a byte for each that
+ * says which one it becomes. */
 #include "launch/warm_start.h"
 
 #include "base/bytes.h"
@@ -43,9 +43,9 @@ static const char boot[] =
     "        elif not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)):\n"
     "            break\n"
     "    if any(name.partition('.')[0] == 'ctrun' for name in names):\n"
-    "        for name in names:\n"
+    "        for name in names + ['ctrun.torch.ahead']:\n"
     "            try:\n"
-    "                if installed(name):\n"
+    "                if installed(name) and (name in names or 'ctrun.torch' in sys.modules):\n"
     "                    __import__(name)\n"
     "            except Exception:\n"
     "                pass\n"

@@ -11,8 +11,8 @@
  *   ct_warm_drop ----- end of file ---->  ends
  *
  * Only scripts that import ctrun are treated so: they know that they can be started early. Modules
- * of the user's own are not imported ahead, nor any behind the script's first other statement, which
- * may set what they read. It ends with the agent, as workers do. */
+ * of the user's own are not imported ahead, nor any behind the script's first other statement, as
+ * it may set what they read. It ends with the agent, as workers do. */
 #ifndef CT_LAUNCH_WARM_START_H
 #define CT_LAUNCH_WARM_START_H
 

@@ -1,5 +1,5 @@
-/* Interpreters ahead of workers (lib/launch/warm_start.h): one while a job runs whose workers live on
- * without others, and one a slot for a node that may join a running job. */
+/* Interpreters ahead of workers (lib/launch/warm_start.h): one while a job runs whose workers live
+ * on without others, and one a slot for a node that may join a running job. */
 #ifndef CT_CTRUN_AGENT_WARM_START_UV_H
 #define CT_CTRUN_AGENT_WARM_START_UV_H
 

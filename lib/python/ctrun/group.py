@@ -70,7 +70,7 @@ class Lock:
             self.shared = True
             self.acquire()
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
     @property
@@ -174,7 +174,7 @@ class Group:
         self._handle: int | None = handle
         self.lock = Lock()
         self.open_requests: set[Request] = set()
-        self.abandoned: list = []  # arrays of operations during which a signal's handler raised
+        self.abandoned: list[object] = []  # arrays of operations during which a signal's handler raised
         self.rank: int = _abi.group_rank(handle)
         self.size: int = _abi.group_size(handle)
         self.backend: str = _abi.group_backend(handle).decode()

@@ -273,8 +273,8 @@ Test(python, the_notebook_runs_as_in_jupyter)
     succeeded(&run);
 }
 
-/* As lib/python/README.md says it, but that the environment borrows Debian's pip, which saves half of
- * the time; pip has no network here. */
+/* As lib/python/README.md says it, but that the environment borrows Debian's pip, which saves half
+ * of the time; pip has no network here. */
 Test(python, the_wheel_installs_without_a_network_and_runs_scripts_with_its_environments_python)
 {
     char build[4096];

@@ -6,7 +6,8 @@
 const char *torch_python(void);
 
 /* Put the words into `env` that have ctrun run scripts with it, one thread each, this tree's Python
- * package and addresses of loopback; at most `room`. How many. They stay valid. */
+ * package, the library beside the programs under test, and addresses of loopback; at most `room`.
+ * How many. They stay valid. */
 int torch_environment(const char **env, int room);
 
 #endif

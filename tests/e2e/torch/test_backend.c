@@ -3,6 +3,7 @@
  * The interpreter is TEST_TORCH, or Debian's with python3-torch; the tests are skipped when it has
  * no PyTorch. The package comes from the source tree, the library from the build under test. */
 #include "e2e.h"
+#include "torch/interpreter.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -17,44 +18,14 @@ enum {
 
 TestSuite(torch_backend, .init = e2e_enter, .fini = e2e_leave, .timeout = 600);
 
-static const char *python(void)
-{
-    static const char *path;
-    const char *wanted = getenv("TEST_TORCH");
-    struct proc found;
-
-    if (path != NULL)
-        return path;
-    path = wanted != NULL ? wanted : "/usr/bin/python3";
-    const char *const argv[] = {
-        path, "-c", "import importlib.util as u; exit(u.find_spec('torch') is None)", NULL};
-    if (access(path, X_OK) != 0 || proc_run(&found, argv, NULL, 30) != 0)
-        cr_skip_test("skipped: %s has no PyTorch (scripts/deps --test)", path);
-    proc_free(&found);
-    return path;
-}
-
 /* The environment of a script; `more` is one further word, or NULL. */
 static const char *const *environment(const char *more)
 {
-    static char interpreter[300], package[4096], library[4096];
-    static const char *list[8];
+    static const char *list[12];
+    int count = torch_environment(list, 10);
 
-    (void)snprintf(interpreter, sizeof interpreter, "PYTHON_EXEC=%s", python());
-    (void)snprintf(package, sizeof package, "PYTHONPATH=%s", e2e_in_root("lib/python"));
-    (void)snprintf(library, sizeof library, "CTRUN_LIBRARY=%s", proc_program("ctrun"));
-    char *folder = strstr(library, "/bin/ctrun");
-    cr_assert_not_null(folder, "%s is in no folder bin", library);
-    (void)strcpy(folder, "/lib/libctrun.so.1");
-    const char *const words[] = {interpreter,
-                                 package,
-                                 library,
-                                 "GLOO_SOCKET_IFNAME=lo",
-                                 "OMP_NUM_THREADS=1",
-                                 "PYTHONDONTWRITEBYTECODE=1",
-                                 more,
-                                 NULL};
-    memcpy(list, words, sizeof words);
+    list[count++] = more;
+    list[count] = NULL;
     return list;
 }
 
@@ -146,7 +117,7 @@ Test(torch_backend, without_ctrun_a_group_of_two_is_refused)
 {
     struct proc proc;
     const char *const argv[] = {
-        python(), "-c",
+        torch_python(), "-c",
         "import ctrun.torch, torch.distributed as dist\n"
         "dist.init_process_group('ctrun', store=dist.HashStore(), rank=0, world_size=2)\n",
         NULL};

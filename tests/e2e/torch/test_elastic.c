@@ -1,5 +1,5 @@
-/* Trainings in PyTorch whose processes live on when ranks are lost or join (lib/python/ctrun/torch):
- * tests/e2e/torch/elastic.py, on one node and on two. */
+/* Trainings in PyTorch whose processes live on when ranks are lost or join
+ * (lib/python/ctrun/torch): tests/e2e/torch/elastic.py, on one node and on two. */
 #include "e2e.h"
 #include "torch/interpreter.h"
 

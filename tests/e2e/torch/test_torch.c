@@ -82,8 +82,8 @@ static void by_ctrun(struct proc *run, const char *mode, const char *first, ...)
 /* The same under torchrun, which is told to look at its workers ten times a second. */
 static void by_torchrun(struct proc *run, const char *first, ...)
 {
-    const char *argv[WORDS] = {torch_python(), e2e_in_root("scripts/bench/torchrun.py"), "--standalone",
-                               "--monitor_interval", "0.1"};
+    const char *argv[WORDS] = {torch_python(), e2e_in_root("scripts/bench/torchrun.py"),
+                               "--standalone", "--monitor_interval", "0.1"};
     va_list rest;
 
     va_start(rest, first);
@@ -266,7 +266,7 @@ Test(torch, planted_hangs_of_scripts_are_named_with_rank_file_line_and_collectiv
 {
     struct proc runs[CT_COUNT(plants)];
 
-    (void)python();
+    (void)torch_python();
     cr_assert_eq(mkfifo("fifo", 0600), 0);
     cr_assert_eq(setenv("PLANTED_FIFO", e2e_in_folder("fifo"), 1), 0);
     for (size_t i = 0; i < CT_COUNT(plants); i++)

@@ -1,4 +1,4 @@
-"""DistributedDataParallel over gloo or nccl under Elastic: a failure of its communication does not leave the loop's body.
+"""DistributedDataParallel over gloo or nccl under Elastic: a failure of its communication stays in the loop's body.
 
 PyTorch's own backends raise inside backward() and forward(). DDP's reduction is done by a communication hook instead,
 and its broadcast of buffers is guarded, so that both end in vain once the round is over, as backend ctrun's do. Other

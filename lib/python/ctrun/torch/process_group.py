@@ -64,7 +64,7 @@ def _reduction(opts) -> tuple[str, float]:
     if hash(op) == _PREMUL_SUM and isinstance(op.factor, float):
         return "premul_sum", op.factor
     what = getattr(getattr(op, "op", op), "name", op)
-    raise UsageError(f"backend ctrun has no reduction {what}: it has {', '.join(_REDUCTIONS)} and PREMUL_SUM with a number")
+    raise UsageError(f"backend ctrun has no reduction {what}: it has {', '.join(_REDUCTIONS)}, PREMUL_SUM with a number")
 
 
 class Guard:
@@ -316,7 +316,8 @@ class ProcessGroup(_BASE):
         if not output_split_sizes and not input_split_sizes:
             return self._run(opts, [output], self._group.all_to_all, target, source)
         return self._run(opts, [output], self._group.all_to_all_v, target, source,
-                         self._counts(tensor, source, input_split_sizes), self._counts(output, target, output_split_sizes))
+                         self._counts(tensor, source, input_split_sizes),
+                         self._counts(output, target, output_split_sizes))
 
     alltoall_base = all_to_all_single
 
@@ -438,7 +439,8 @@ class ProcessGroup(_BASE):
 
 
 _PYTORCH = vars(distributed_c10d)
-_open: set[ProcessGroup] | weakref.WeakSet[ProcessGroup]  # from 2.9 on PyTorch's C++ owns a backend, not its Python half
+# From 2.9 on PyTorch's C++ owns a backend, but not its Python half.
+_open: set[ProcessGroup] | weakref.WeakSet[ProcessGroup]
 _open = set() if _IS_BACKEND else weakref.WeakSet()
 
 

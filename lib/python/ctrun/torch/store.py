@@ -67,5 +67,3 @@ class Store(dist.Store):
     def timeout(self) -> timedelta:
         """How long get and wait wait for a key."""
         return self._timeout
-
-
