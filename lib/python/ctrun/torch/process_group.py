@@ -64,7 +64,7 @@ def _reduction(opts) -> tuple[str, float]:
     if hash(op) == _PREMUL_SUM and isinstance(op.factor, float):
         return "premul_sum", op.factor
     what = getattr(getattr(op, "op", op), "name", op)
-    raise UsageError(f"backend ctrun has no reduction {what}: it has {', '.join(_REDUCTIONS)}, PREMUL_SUM with a number")
+    raise UsageError(f"backend ctrun has no reduction {what}: it has {', '.join(_REDUCTIONS)}, PREMUL_SUM of floats")
 
 
 class Guard:
@@ -472,8 +472,8 @@ def _create(options, _backend_options) -> ProcessGroup:
     if here != job.rank or (ranks is None and options.group_size != job.world) or max(ranks or [0]) >= job.world:
         raise UsageError(f"torch.distributed has this process as rank {here} of "
                          f"{options.group_size if ranks is None else dist.get_world_size()}, and ctrun's job as rank "
-                         f"{job.rank} of {job.world}: start the script with ctrun, and let init_process_group read rank "
-                         "and world size from the environment")
+                         f"{job.rank} of {job.world}: start the script with ctrun, and let init_process_group read "
+                         "rank and world size from the environment")
     if ranks is not None and ranks != sorted(ranks):
         raise UnsupportedError(f"a group of the ranks {ranks}: backend ctrun has groups in ascending order only")
     if ranks is None:
