@@ -42,7 +42,7 @@ class Checkpoints:
         if path is None:
             return 0
         try:
-            saved = torch.load(path, map_location="cpu")
+            saved = torch.load(path, map_location="cpu", weights_only=False)  # a scheduler's state has objects
         except FileNotFoundError:
             raise UnsupportedError(f"{path} is on record as the job's newest checkpoint, and is not there: is the "
                                    "folder the same on all nodes?") from None

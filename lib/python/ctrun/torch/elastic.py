@@ -26,6 +26,7 @@ from __future__ import annotations
 import functools
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from ctypes import byref
@@ -34,7 +35,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from .. import ClosedError, Error, _abi
+from .. import ClosedError, Error, UsageError, _abi
 from ..errors import error_of
 from ..group import Group
 from ..job import init
@@ -75,6 +76,7 @@ class Elastic:
         self._step = _abi.Step()
         self._calls = _abi.StateCalls(None, _abi.DIGEST_CALL(self._digest), _abi.BROADCAST_CALL(self._broadcast))
         self._call_error: BaseException | None = None  # of one of these
+        self._loops = 0  # of steps() and epochs(), inside which failures are absorbed
         self._ready = False  # a step has begun whose body was not entered yet
         self._inside = False  # the body of a step was entered
         self._failed: BaseException | None = None  # why the step is not completed
@@ -148,14 +150,14 @@ class Elastic:
 
     def absorbs(self, error: Error) -> bool:
         """process_group.guard: an operation failed as the round is over. The step goes on to its end, in vain."""
-        if self._entered == 0 or not self._job.is_round_over(error):
+        if self._loops == 0 or not self._job.is_round_over(error):
             return False
         self._failed = self._failed or error
         return True
 
     def _absorbs_any(self, error: Exception) -> bool:
         """The same for another backend's error, which does not say why: the agent does, at once or in a moment."""
-        for _ in range(_PATIENCE_S * 100):
+        for _ in range(_PATIENCE_S * 100 if self._loops > 0 else 0):
             if self._job.revoked:
                 self._failed = self._failed or error
                 return True
@@ -251,8 +253,15 @@ class Elastic:
 
     def epochs(self, count: int) -> Iterator[int]:
         """Yield the epochs from the sampler's on, for an outer loop around steps(loader)."""
-        while self._begin() and self.epoch < count:
-            yield self.epoch
+        if self._sampler is None:
+            raise UsageError("epochs() without a sampler: nothing says which epoch it is; give Elastic a "
+                             "ctrun.torch.Sampler")
+        self._loops += 1
+        try:
+            while self._begin() and self.epoch < count:
+                yield self.epoch
+        finally:
+            self._loops -= 1
 
     def steps(self, loader: Iterable, *, epochs: int | None = None, total: int | None = None) -> Iterator:
         """Yield a batch for each step: to the end of the sampler's epoch, of `epochs` epochs, or of `total` steps.
@@ -260,6 +269,13 @@ class Elastic:
         With a sampler, the batch of a step depends on the sampler's position, the rank and the world alone. Without
         one, batches follow each other as the loader has them, once through.
         """
+        self._loops += 1
+        try:
+            yield from self._steps(loader, epochs, total)
+        finally:
+            self._loops -= 1
+
+    def _steps(self, loader: Iterable, epochs: int | None, total: int | None) -> Iterator:
         batches, batch, at, end = None, None, None, None
         while self._begin():
             if end is None:
@@ -317,6 +333,9 @@ class Elastic:
     # ---- with ----------------------------------------------------------------------------------
 
     def __enter__(self) -> Elastic:
+        if dist.is_initialized() and groups.backend is None:
+            raise UsageError("the process group was made by torch.distributed.init_process_group, and Elastic cannot "
+                             "make it anew in each round: call ctrun.torch.init_process_group instead")
         error = _abi.ErrorText()
         code = _abi.job_register_calls(self._job.handle, byref(self._calls), byref(error))
         if code != 0:
@@ -332,8 +351,10 @@ class Elastic:
         before, process_group.guard = process_group.guard, self
         self._undo.append(functools.partial(setattr, process_group, "guard", before))
         # ctrun sends the signal to its workers, too; what counts is its message, on which all ranks agree.
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._undo.append(functools.partial(signal.signal, number, signal.signal(number, _wait_for_message)))
+        if threading.current_thread() is threading.main_thread():
+            handler = functools.partial(_wait_for_message, os.getpid())
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._undo.append(functools.partial(signal.signal, number, signal.signal(number, handler)))
         return self
 
     def __exit__(self, kind, error, _) -> None:
@@ -347,9 +368,9 @@ class Elastic:
                 pass  # the agent is gone
 
 
-def _wait_for_message(number: int, _frame) -> None:
-    """A stop's signal. Without an agent there is no message: the program ends as it would."""
-    if "CTRUN_CONTROL_FD" not in os.environ:
+def _wait_for_message(worker: int, number: int, _frame) -> None:
+    """A stop's signal. Without an agent there is no message, and none for a child: they end as they would."""
+    if "CTRUN_CONTROL_FD" not in os.environ or os.getpid() != worker:
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 

@@ -84,6 +84,7 @@ static const char *run(struct ct_warm_pool *pool, struct ct_spawn *spawn, int *r
     memcpy(spawn->fds, fds, sizeof fds);
     cr_assert(ct_warm_become(pool, spawn, &pid));
     cr_assert_eq(pool->count, 0);
+    ct_warm_drop(pool);
     cr_assert_eq(waitpid(pid, ret_status, 0), pid);
     ssize_t size = pread(out, text, sizeof text - 1, 0);
     text[size > 0 ? size : 0] = '\0';
