@@ -185,9 +185,9 @@ static bool send_descriptors(int to, const struct ct_spawn *spawn, int words)
     int given[CT_SPAWN_FDS + 1] = {words};
     size_t count = 1;
 
-    for (unsigned char i = 0; i < CT_SPAWN_FDS; i++)
+    for (int i = 0; i < CT_SPAWN_FDS; i++)
         if (spawn->fds[i] >= 0) {
-            places[count] = i;
+            places[count] = (unsigned char)i;
             given[count++] = spawn->fds[i];
         }
     struct iovec text = {places, count};
