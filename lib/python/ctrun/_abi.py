@@ -11,7 +11,7 @@ from ctypes import (CDLL, CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_
                     c_size_t, c_uint32, c_uint64, c_void_p)
 
 from ._version import __version__
-from .errors import UnsupportedError
+from .errors import UnsupportedError, error_of
 
 TYPE_CHECKING = False  # typing takes as long to import as all else here
 if TYPE_CHECKING:
@@ -200,3 +200,10 @@ if TYPE_CHECKING:
         """What _bind sets."""
 else:
     _bind()
+
+
+def check(code: int, error: ErrorText | None = None) -> None:
+    """Raise the exception for a code of the library that is not 0, with the sentence of its struct ct_error."""
+    if code != 0:
+        text = error.text.decode(errors="replace") if error is not None else ""
+        raise error_of(code, text or globals()["strerror"](code).decode())

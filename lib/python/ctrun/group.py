@@ -414,8 +414,7 @@ class Group:
             self.check()
             handle, error = c_void_p(), _abi.ErrorText()
             code = _abi.group_split(self._handle, colour, key, byref(handle), byref(error))
-        if code != 0:
-            raise error_of(code, error.text.decode(errors="replace"))
+        _abi.check(code, error)
         return Group(self._job, handle.value).adopt() if handle.value else None
 
     def adopt(self) -> Group:

@@ -3,10 +3,11 @@ from __future__ import annotations
 
 import atexit
 import os
-from ctypes import byref, c_int64, c_size_t, c_uint64, c_void_p, create_string_buffer
+import time
+from ctypes import byref, c_int64, c_size_t, c_uint64, c_void_p, create_string_buffer, string_at
 
 from . import _abi
-from .errors import ClosedError, Error, RevokedError, UsageError, error_of
+from .errors import ClosedError, Error, RevokedError, TimeoutError, UsageError, error_of
 from .group import Group, options_of
 from .memory import Memory
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 SECTIONS = {"start": 0, "step": 1, "evaluate": 2, "checkpoint": 3, "publish": 4}
 _VALUE_MAX = 1 << 20  # CT_KV_VALUE_MAX
+_SLICE_S = 0.2  # a wait for the store lasts so long at once
 
 _forked = False  # this process is a child by fork of one that has imported ctrun
 
@@ -28,19 +30,13 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def _raise(code: int, error: _abi.ErrorText | None = None) -> None:
-    if code != 0:
-        text = error.text.decode(errors="replace") if error is not None else ""
-        raise error_of(code, text or _abi.strerror(code).decode())
-
-
 class Job:
     """A process's membership in the job. `ctrun.init` opens it; close it at the end, or use it with `with`."""
 
     def __init__(self) -> None:
         handle, error = c_void_p(), _abi.ErrorText()
         self._forked_before = _forked
-        _raise(_abi.job_open(byref(handle), byref(error)), error)
+        _abi.check(_abi.job_open(byref(handle), byref(error)), error)
         self._handle: int | None = handle.value
         self.groups: set[Group] = set()
         self._blocks = 0  # of symmetric memory that arrays refer to
@@ -162,7 +158,7 @@ class Job:
         """
         options = options_of(name, ranks, backend, timeout, encrypt)
         handle, error = c_void_p(), _abi.ErrorText()
-        _raise(_abi.group_new(self.handle, byref(options), byref(handle), byref(error)), error)
+        _abi.check(_abi.group_new(self.handle, byref(options), byref(handle), byref(error)), error)
         return Group(self, handle.value or 0).adopt()
 
     @property
@@ -186,20 +182,25 @@ class Job:
 
     def store_set(self, key: str, value: bytes) -> None:
         """Set or replace the value of a key, which all ranks of the round see."""
-        _raise(_abi.store_set(self.handle, key.encode(), value, len(value)))
+        _abi.check(_abi.store_set(self.handle, key.encode(), value, len(value)))
 
     def store_get(self, key: str, timeout: float = 600.0) -> bytes:
         """Return the value of a key once it has one. TimeoutError when it has none in time (0: now)."""
         into, size = create_string_buffer(_VALUE_MAX), c_size_t(_VALUE_MAX)
-        code = _abi.store_get(self.handle, key.encode(), into, byref(size), round(timeout * 1000))
-        if code != 0:
-            raise error_of(code, f"key {key!r} of the round's store, for {timeout} s: {_abi.strerror(code).decode()}")
-        return into.raw[:size.value]
+        deadline = time.monotonic() + timeout
+        while True:  # in slices, between which Python handles signals, as Ctrl-C
+            left = max(deadline - time.monotonic(), 0.0)
+            code = _abi.store_get(self.handle, key.encode(), into, byref(size), round(min(left, _SLICE_S) * 1000))
+            if code == 0:
+                return string_at(into, size.value)
+            if code != TimeoutError.code or left <= _SLICE_S:
+                raise error_of(code, f"key {key!r} of the round's store, for {timeout} s: "
+                               f"{_abi.strerror(code).decode()}")
 
     def store_add(self, key: str, delta: int) -> int:
         """Add to a counter, which begins with 0; return the sum."""
         total = c_int64()
-        _raise(_abi.store_add(self.handle, key.encode(), delta, byref(total)))
+        _abi.check(_abi.store_add(self.handle, key.encode(), delta, byref(total)))
         return total.value
 
     # ---- what it reports -----------------------------------------------------------------------
@@ -209,21 +210,21 @@ class Job:
                  eta_s: float = float("nan")) -> None:
         """Report progress for the operator's line and metrics; rank 0's is shown."""
         report = _abi.Progress(epoch, epochs, step, steps, loss, samples_per_s, learning_rate, eta_s)
-        _raise(_abi.job_progress(self.handle, byref(report)))
+        _abi.check(_abi.job_progress(self.handle, byref(report)))
 
     def summary(self, text: str) -> None:
         """Rank 0's closing words, which ctrun prints."""
-        _raise(_abi.job_summary(self.handle, text.encode()))
+        _abi.check(_abi.job_summary(self.handle, text.encode()))
 
     def output(self, folder: str) -> None:
         """Tell the agent the folder of the run: it records there how the job ended, and tells later rounds."""
-        _raise(_abi.job_output(self.handle, folder.encode()))
+        _abi.check(_abi.job_output(self.handle, folder.encode()))
 
     def failure(self, error: BaseException) -> None:
         """Tell the agent why this process is about to exit."""
         code = error.code if isinstance(error, Error) and error.code else -1023
         text = _abi.ErrorText(code, f"{type(error).__name__}: {error}".encode()[:1023])
-        _raise(_abi.job_failure(self.handle, byref(text)))
+        _abi.check(_abi.job_failure(self.handle, byref(text)))
 
     def at(self, section: str, step: int) -> None:
         """Report what this process does from now on, `step` steps completed: start, step, evaluate, checkpoint."""
@@ -262,7 +263,7 @@ class Job:
 
     def publish(self, step: int, digest: int = 0) -> None:
         """Ask the rendezvous to record that the result of `step` counts; returns at once."""
-        _raise(_abi.job_publish(self.handle, step, digest))
+        _abi.check(_abi.job_publish(self.handle, step, digest))
 
     def published(self, timeout: float = 0.0) -> bool:
         """Whether it has. FencedError: refused, for the round is over and a newer one may have gone on."""
@@ -270,7 +271,7 @@ class Job:
         code = _abi.job_published(self.handle, round(timeout * 1000), byref(error))
         if code == -1010:
             return False
-        _raise(code, error)
+        _abi.check(code, error)
         return True
 
     # ---- end -----------------------------------------------------------------------------------

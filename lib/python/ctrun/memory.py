@@ -5,7 +5,6 @@ import weakref
 from ctypes import byref, c_char, c_void_p
 
 from . import _abi
-from .errors import error_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,9 +22,7 @@ class Memory:
 
     def __init__(self, job: Job, nbytes: int):
         block, error = c_void_p(), _abi.ErrorText()
-        code = _abi.mem_alloc(job.handle, nbytes, byref(block), byref(error))
-        if code != 0:
-            raise error_of(code, error.text.decode(errors="replace"))
+        _abi.check(_abi.mem_alloc(job.handle, nbytes, byref(block), byref(error)), error)
         self.nbytes = nbytes
         address = block.value or 0
         # Each array refers to the block, and the block's end frees the memory.

@@ -16,20 +16,17 @@ wait for it at their next step.
 """
 from __future__ import annotations
 
-import os
-import signal
-import threading
 from ctypes import byref
 
 from . import _abi
 from .buffers import SIZES, view
-from .errors import ClosedError, UsageError, error_of
+from .errors import ClosedError, UsageError
 from .group import Group
+from .stop_signals import StopSignals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from typing import Any
 
     from .buffers import Array, View
     from .job import Job
@@ -101,10 +98,8 @@ class Steps:
 
     def _register(self, name: str, array: View) -> None:
         error = _abi.ErrorText()
-        code = _abi.job_register_state(self._job.handle, name.encode(), array.address,
-                                       array.count * SIZES[array.dtype], byref(error))
-        if code != 0:
-            raise error_of(code, error.text.decode(errors="replace"))
+        nbytes = array.count * SIZES[array.dtype]
+        _abi.check(_abi.job_register_state(self._job.handle, name.encode(), array.address, nbytes, byref(error)), error)
         self._arrays.append(array)
 
     @property
@@ -118,8 +113,7 @@ class Steps:
         if code == _ECLOSED:
             self.stopped, self.all_stop = True, bool(self._step.all_stop)
             return False
-        if code != 0:
-            raise error_of(code, error.text.decode(errors="replace"))
+        _abi.check(code, error)
         return True
 
     def _renew(self) -> StepGroup:
@@ -131,30 +125,13 @@ class Steps:
         return group
 
     def __iter__(self) -> Iterator[Step]:
-        with _SignalsAreMessages():
+        with StopSignals():
             while self._begin():
                 if self._total is not None and self.number >= self._total:
                     return
                 if self._step.regrouped or self._group is None:
                     self._group = self._renew()
                 yield Step(self._job, self.number, self._group, bool(self._step.regrouped))
-
-
-class _SignalsAreMessages:
-    """ctrun sends a stop's signal to its workers, too. In the loop its message counts, on which all ranks agree; a rank
-    that does not come to the next step within ctrun's --grace is killed."""
-
-    def __init__(self) -> None:
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> None:
-        if "CTRUN_CONTROL_FD" in os.environ and threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT):
-                self._before[number] = signal.signal(number, lambda number, frame: None)
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
 
 
 def steps(job: Job, state: Mapping[str, Array], total: int | None = None, start: int = 0) -> Steps:

@@ -23,10 +23,9 @@ ranks had what it has (provisional.py).
 """
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
-import signal
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from ctypes import byref
@@ -39,6 +38,7 @@ from .. import ClosedError, Error, UsageError, _abi
 from ..errors import error_of
 from ..group import Group
 from ..job import init
+from ..stop_signals import StopSignals
 from . import process_group
 from .checkpoints import Checkpoints
 from .other_backends import guard_ddp
@@ -88,7 +88,7 @@ class Elastic:
         self._stopping = False
         self._entered = 0  # the generation that process group and DDP are of
         self._regroups = 0
-        self._undo: list = []
+        self._undo = contextlib.ExitStack()
 
     # ---- what a program asks -------------------------------------------------------------------
 
@@ -337,42 +337,27 @@ class Elastic:
             raise UsageError("the process group was made by torch.distributed.init_process_group, and Elastic cannot "
                              "make it anew in each round: call ctrun.torch.init_process_group instead")
         error = _abi.ErrorText()
-        code = _abi.job_register_calls(self._job.handle, byref(self._calls), byref(error))
-        if code != 0:
-            raise error_of(code, error.text.decode(errors="replace"))
+        _abi.check(_abi.job_register_calls(self._job.handle, byref(self._calls), byref(error)), error)
         if self._checkpoints is not None and self._job.rank == 0 and self._job.lineage == 0:
             self._step.number = self._checkpoints.load()
         if self._optimizer is not None:
             original = self._optimizer.step
             self._optimizer.step = self._guarded(original)
-            self._undo.append(functools.partial(setattr, self._optimizer, "step", original))
+            self._undo.callback(setattr, self._optimizer, "step", original)
         if not groups.is_provisional:
             self._guard_ddp()
         before, process_group.guard = process_group.guard, self
-        self._undo.append(functools.partial(setattr, process_group, "guard", before))
-        # ctrun sends the signal to its workers, too; what counts is its message, on which all ranks agree.
-        if threading.current_thread() is threading.main_thread():
-            handler = functools.partial(_wait_for_message, os.getpid())
-            for number in (signal.SIGTERM, signal.SIGINT):
-                self._undo.append(functools.partial(signal.signal, number, signal.signal(number, handler)))
+        self._undo.callback(setattr, process_group, "guard", before)
+        self._undo.enter_context(StopSignals())
         return self
 
     def __exit__(self, kind, error, _) -> None:
-        for undo in reversed(self._undo):
-            undo()
-        self._undo.clear()
+        self._undo.close()
         if isinstance(error, Exception) and not isinstance(error, ClosedError):
             try:
                 self._job.failure(error)
             except Error:
                 pass  # the agent is gone
-
-
-def _wait_for_message(worker: int, number: int, _frame) -> None:
-    """A stop's signal. Without an agent there is no message, and none for a child: they end as they would."""
-    if "CTRUN_CONTROL_FD" not in os.environ or os.getpid() != worker:
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
 
 
 def _mixed(seed: int, step: int, rank: int) -> int:

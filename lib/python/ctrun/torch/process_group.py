@@ -36,7 +36,6 @@ _TYPES = {torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int
           torch.int8, torch.uint8, torch.bool}
 _BUSY = 16  # with fewer open operations than that in a group one starts at once, whatever its kind
 _MONITORED_S = 300.0  # a monitored barrier without a timeout
-_LOOK_S = 0.2  # how long a wait for a key of the store lasts at once; between, Python handles signals
 
 
 def _base() -> type:
@@ -51,6 +50,8 @@ def _base() -> type:
 
 _BASE = _base()
 _IS_BACKEND = _BASE is not c10d.ProcessGroup
+if _IS_BACKEND:
+    repair_is_completed()
 
 
 def _reduction(opts) -> tuple[str, float]:
@@ -373,13 +374,10 @@ class ProcessGroup(_BASE):
 
     def _value(self, key: str, deadline: float) -> bytes | None:
         """A value of the round's store, None when there is none in time."""
-        while True:
-            left = max(deadline - time.monotonic(), 0.0)
-            try:
-                return self._job.store_get(key, min(left, _LOOK_S))
-            except TimeoutError:
-                if left == 0.0:
-                    return None
+        try:
+            return self._job.store_get(key, max(deadline - time.monotonic(), 0.0))
+        except TimeoutError:
+            return None
 
     def _missing(self, key: str, deadline: float, all_of_them: bool) -> bytes:
         missing = []
@@ -487,8 +485,6 @@ def register(name: str = "ctrun", create=_create) -> None:
     """Make a backend known to torch.distributed; again does nothing."""
     if hasattr(dist.Backend, name.upper()):
         return
-    if _IS_BACKEND:
-        repair_is_completed()
     try:
         dist.Backend.register_backend(name, create, extended_api=True, devices=["cpu"])
     except TypeError:  # before 2.0 backends had no devices

@@ -5,6 +5,7 @@ A state is packed into a skeleton, in which each tensor is a Slot, and the list 
 from __future__ import annotations
 
 import pickle
+from ctypes import string_at
 
 import torch
 
@@ -130,7 +131,7 @@ class State:
         group.broadcast(head, base)
         if group.rank != base:
             # Members of a job trust each other with code, as in PyTorch's object collectives.
-            skeleton, slots = pickle.loads(bytes(head.tolist()))
+            skeleton, slots = pickle.loads(string_at(head.data_ptr(), head.numel()))
             tensors = [torch.empty(shape, dtype=dtype) for shape, dtype in slots]
         for first, last, nbytes in _chunks(slots):
             self._broadcast_chunk(group, base, tensors[first:last], nbytes)
