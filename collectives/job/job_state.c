@@ -261,8 +261,7 @@ static int agree(struct ct_job *job, struct ct_error *err)
 {
     struct ct_job_state *state = job->state;
     int64_t number = (int64_t)state->number;
-    int64_t goes_on = !ct_job_stop_requested(job, NULL);
-    int64_t all[] = {ct_job_boundary_requested(job), number, -number, goes_on};
+    int64_t all[] = {ct_job_boundary_requested(job), number, -number, state->stop_ms == 0};
     int code =
         ct_all_reduce(state->group, ct_inplace(all, CT_COUNT(all), CT_I64), CT_REDUCE_MAX, NULL);
 
@@ -320,10 +319,11 @@ static bool stops_alone(struct ct_job *job)
 {
     enum { TOGETHER_MS = 1000 };
     struct ct_job_state *state = job->state;
-    uint64_t deadline_ms = 0, now_ms = ct_clock_mono_ms(&ct_clock_system);
+    uint64_t deadline_ms = 0;
 
     if (!ct_job_stop_requested(job, &deadline_ms))
         return false;
+    uint64_t now_ms = ct_clock_mono_ms(&ct_clock_system);
     if (state->stop_ms == 0)
         state->stop_ms = now_ms;
     return deadline_ms == 0 || state->lineage == 0 ||

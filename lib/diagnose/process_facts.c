@@ -3,10 +3,11 @@
 
 #include "base/assert.h"
 #include "base/str.h"
+#include "hardware/affinity.h"
+#include "launch/strays.h"
 
 #include <ctype.h>
 #include <dirent.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,16 +20,9 @@ enum { FILE_BYTES = 1024, PROCESSES_MAX = 1 << 16, DEPTH_MAX = 8 };
 static bool read_file(pid_t pid, const char *name, char text[FILE_BYTES])
 {
     char path[64];
-    ssize_t size = -1;
 
     (void)snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        size = read(fd, text, FILE_BYTES - 1);
-        (void)close(fd);
-    }
-    text[CT_MAX(size, 0)] = '\0';
-    return size > 0;
+    return ct_sys_read("", path, text, FILE_BYTES);
 }
 
 static uint64_t field_of(const char *text, const char *name)
@@ -94,16 +88,10 @@ static struct process *list_all(size_t *ret_count)
     DIR *folder = opendir("/proc");
 
     while (folder != NULL && (entry = readdir(folder)) != NULL && count < PROCESSES_MAX) {
-        char text[FILE_BYTES], state;
-        int parent;
-
         if (!isdigit((unsigned char)entry->d_name[0]))
             continue;
-        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-        if (!read_file(pid, "stat", text))
-            continue;
-        const char *at = strrchr(text, ')');
-        if (at == NULL || sscanf(at + 1, " %c %d", &state, &parent) != 2)
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10), parent = ct_strays_parent(pid);
+        if (parent == 0)
             continue;
         if (count == room) {
             room = room == 0 ? 256 : 2 * room;

@@ -127,24 +127,22 @@ static bool read_spy_frame(struct span line, struct frame *ret_frame)
 /* "  File "/home/me/train.py", line 31 in step" */
 static bool read_fault_frame(struct span line, struct frame *ret_frame)
 {
-    static const char middle[] = "\", line ", last[] = " in ";
+    static const char last[] = " in ";
+    struct ct_python_line place;
     uint32_t number;
     size_t size;
 
-    if (!begins(line, "  File \""))
+    if (!begins(line, "  File \"") || !ct_python_line_find(line.at, line.size, &place))
         return false;
-    line = skip(line, strlen("  File \""));
-    const char *end = memmem(line.at, line.size, middle, strlen(middle));
-    if (end == NULL)
-        return false;
-    struct span file = {line.at, (size_t)(end - line.at)};
-    line = skip(line, file.size + strlen(middle));
+    line = skip(line, (size_t)(place.digits - line.at));
     if (!read_number(line, &number, &size))
         return false;
     line = skip(line, size);
-    if (!begins(line, last) || file.size == 0)
+    if (!begins(line, last))
         return false;
-    *ret_frame = (struct frame){.file = file, .function = skip(line, strlen(last)), .line = number};
+    *ret_frame = (struct frame){.file = {place.file, place.file_size},
+                                .function = skip(line, strlen(last)),
+                                .line = number};
     return true;
 }
 

@@ -2,6 +2,7 @@
 #include "diagnose/rhythm.h"
 
 #include "base/assert.h"
+#include "base/number/percentile.h"
 
 /* ---- patience ------------------------------------------------------------------------------- */
 
@@ -15,21 +16,7 @@ static void remember(struct ct_rhythm_pauses *pauses, uint64_t pause_ms)
 /* The pause that 99 of 100 do not exceed; 0 without any. */
 static uint64_t percentile_99_ms(const struct ct_rhythm_pauses *pauses)
 {
-    enum { TOP = CT_RHYTHM_PAUSES / 100 + 1 }; /* it, and those above */
-    uint32_t highest[TOP] = {0};               /* descending */
-
-    for (uint32_t i = 0; i < pauses->count; i++) {
-        uint32_t value = pauses->at_ms[i];
-
-        for (int k = 0; k < TOP; k++) {
-            if (value <= highest[k])
-                continue;
-            uint32_t lower = highest[k];
-            highest[k] = value;
-            value = lower;
-        }
-    }
-    return highest[CT_MIN(pauses->count / 100, (uint32_t)TOP - 1)];
+    return ct_percentile_99(pauses->at_ms, pauses->count);
 }
 
 uint64_t ct_rhythm_silent_ms(const struct ct_rhythm *rhythm)

@@ -2,6 +2,7 @@
 #include "diagnose/watch.h"
 
 #include "base/assert.h"
+#include "base/number/percentile.h"
 
 #include <string.h>
 
@@ -10,22 +11,8 @@
 /* The duration that 99 of 100 steps do not exceed. */
 static uint64_t percentile_99_us(const struct ct_watch_sample *sample)
 {
-    enum { TOP = CT_WATCH_STEPS / 100 + 1 }; /* it, and those above */
-    uint32_t count = CT_MIN(sample->duration_count, (uint32_t)CT_WATCH_STEPS);
-    uint32_t highest[TOP] = {0}; /* descending */
-
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t value = sample->durations_us[i];
-
-        for (int k = 0; k < TOP; k++) {
-            if (value <= highest[k])
-                continue;
-            uint32_t lower = highest[k];
-            highest[k] = value;
-            value = lower;
-        }
-    }
-    return highest[count / 100];
+    return ct_percentile_99(sample->durations_us,
+                            CT_MIN(sample->duration_count, (uint32_t)CT_WATCH_STEPS));
 }
 
 uint64_t ct_watch_patience_ms(const struct ct_watch *watch, const struct ct_watch_sample *sample)

@@ -79,11 +79,18 @@ static int check_script(const char *path, struct ct_error *err)
     return 0;
 }
 
+/* How much of the path of ctrun's executable is its folder. */
+static int folder_size(const char *self)
+{
+    const char *slash = strrchr(self, '/');
+
+    return slash != NULL ? (int)(slash - self) : 0;
+}
+
 static int decide_trainer(const struct ct_program_request *request, struct ct_arena *arena,
                           struct ct_program *program, struct ct_error *err)
 {
-    const char *slash = strrchr(request->self, '/');
-    int folder = slash != NULL ? (int)(slash - request->self) : 0;
+    int folder = folder_size(request->self);
 
     program->native = true;
     program->path = request->worker[0] != '\0'
@@ -101,8 +108,7 @@ static int decide_trainer(const struct ct_program_request *request, struct ct_ar
  * package of the same version; or else that of PATH. */
 static const char *default_python(const char *self, struct ct_arena *arena)
 {
-    const char *slash = strrchr(self, '/');
-    int folder = slash != NULL ? (int)(slash - self) : 0;
+    int folder = folder_size(self);
     const char *mark = ct_arena_printf(arena, "%.*s/../pyvenv.cfg", folder, self);
     const char *python = ct_arena_printf(arena, "%.*s/python3", folder, self);
     bool environment = mark != NULL && access(mark, F_OK) == 0;

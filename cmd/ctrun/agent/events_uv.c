@@ -1,6 +1,7 @@
 /* What the rendezvous and the workers report, as events of the core. Nothing is decided here. */
 #include "node_state_uv.h"
 
+#include "base/assert.h"
 #include "base/str.h"
 #include "launch/survivors.h"
 #include "recorders_uv.h"
@@ -172,7 +173,7 @@ static uint64_t steps_done(const struct node *node)
         if (!ct_workers_trace(node->workers, i, &worker))
             continue;
         ct_worker_record_read(worker.record, &view);
-        step = view.step > step ? view.step : step;
+        step = CT_MAX(step, view.step);
     }
     return step;
 }

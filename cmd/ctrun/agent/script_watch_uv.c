@@ -9,6 +9,7 @@
 #include "diagnose/process_facts.h"
 #include "diagnose/python_stacks_uv.h"
 #include "diagnose/rhythm.h"
+#include "hang_file_uv.h"
 #include "job/round.h"
 #include "node_state_uv.h"
 #include "subjects_uv.h"
@@ -100,38 +101,25 @@ static void on_written(void *context, const char *failure)
 {
     struct script_watch *watch = context;
 
-    if (failure != NULL)
-        ct_log_event(&watch->node->log, CT_LOG_WARN, "hang_stacks", "%s", failure);
+    hang_file_report(watch->node, failure);
     end_it(watch);
 }
 
 /* Write down all stacks, with the kernel's and gdb's view of the one at fault and another one. */
 static void write_down(struct script_watch *watch)
 {
-    struct node *node = watch->node;
     const struct ct_hung_rank *culprit = &watch->hung[watch->odd.culprit];
     const struct ct_hung_rank *other = &watch->hung[watch->odd.other];
-    char file[4096], titles[CT_DIAGNOSE_PROCESSES][64];
-    struct ct_diagnose what = {.file = file,
-                               .preface = ct_buf_str(&watch->stacks),
-                               .pids = {culprit->pid},
-                               .titles = {titles[0], titles[1]}};
+    const struct hang_file hang = {.rank = culprit->rank,
+                                   .other_rank = other->rank,
+                                   .pid = culprit->pid,
+                                   .other_pid = other != culprit ? other->pid : 0,
+                                   .generation = watch->generation,
+                                   .preface = ct_buf_str(&watch->stacks)};
 
     watch->phase = WRITING;
-    if (!node->job->folder.stays) {
+    if (!hang_file_write(watch->node, &hang, on_written, watch))
         end_it(watch);
-        return;
-    }
-    if (other != culprit)
-        what.pids[1] = other->pid;
-    (void)snprintf(titles[0], sizeof titles[0], "rank %u, which hangs", culprit->rank);
-    (void)snprintf(titles[1], sizeof titles[1], "rank %u, for comparison", other->rank);
-    (void)snprintf(file, sizeof file, "%s/hang-rank-%04u.g%llu.txt", node->job->folder.path,
-                   culprit->rank, (unsigned long long)watch->generation);
-    ct_log_event(&node->log, CT_LOG_INFO, "hang_stacks", "its threads are written to %s", file);
-    int rc = ct_diagnose(&node->loop, &what, on_written, watch);
-    if (rc != 0)
-        on_written(watch, ct_strerror(rc));
 }
 
 /* Say who it is, and end it. */

@@ -13,7 +13,8 @@ void warm_start_fill(struct node *node, uint32_t wanted)
     struct ct_error err = {0};
     struct ct_arena arena;
 
-    if (!program->script || !job->cfg.launch.warm_start || !ct_warm_suits(program->argv[2]))
+    if (!program->script || !job->cfg.launch.warm_start || node->warm.count >= wanted ||
+        !ct_warm_suits(program->argv[2]))
         return;
     ct_arena_init(&arena, ENV_BYTES);
     const struct ct_spawn spawn = {

@@ -5,6 +5,7 @@
 #include "base/str.h"
 #include "diagnose/backtrace_uv.h"
 #include "diagnose/watch.h"
+#include "hang_file_uv.h"
 #include "job/round.h"
 #include "node_state_uv.h"
 
@@ -80,8 +81,7 @@ static void on_diagnosed(void *context, const char *failure)
 {
     struct watch *watch = context;
 
-    if (failure != NULL)
-        ct_log_event(&watch->node->log, CT_LOG_WARN, "hang_stacks", "%s", failure);
+    hang_file_report(watch->node, failure);
     end_it(watch);
 }
 
@@ -90,25 +90,16 @@ static void diagnose(struct watch *watch)
 {
     struct node *node = watch->node;
     uint32_t first = watch->core.first_rank, healthy = (uint32_t)watch->verdict.healthy;
-    char file[4096], titles[CT_DIAGNOSE_PROCESSES][64];
-    struct ct_diagnose what = {.pids = {watch->condemned}, .titles = {titles[0], titles[1]}};
+    struct hang_file hang = {.rank = first + watch->verdict.worker,
+                             .pid = watch->condemned,
+                             .generation = watch->generation};
 
-    if (!node->job->folder.stays) {
-        end_it(watch);
-        return;
+    if (watch->verdict.healthy >= 0) {
+        hang.other_rank = first + healthy;
+        hang.other_pid = ct_workers_pid(node->workers, healthy);
     }
-    what.file = file;
-    if (watch->verdict.healthy >= 0)
-        what.pids[1] = ct_workers_pid(node->workers, healthy);
-    (void)snprintf(titles[0], sizeof titles[0], "rank %u, which hangs",
-                   first + watch->verdict.worker);
-    (void)snprintf(titles[1], sizeof titles[1], "rank %u, for comparison", first + healthy);
-    (void)snprintf(file, sizeof file, "%s/hang-rank-%04u.g%llu.txt", node->job->folder.path,
-                   first + watch->verdict.worker, (unsigned long long)watch->generation);
-    ct_log_event(&node->log, CT_LOG_INFO, "hang_stacks", "its threads are written to %s", file);
-    int rc = ct_diagnose(&node->loop, &what, on_diagnosed, watch);
-    if (rc != 0)
-        on_diagnosed(watch, ct_strerror(rc));
+    if (!hang_file_write(node, &hang, on_diagnosed, watch))
+        end_it(watch);
 }
 
 /* Whom does the verdict of all nodes name? Of ranks that all wait, that one is ended. */

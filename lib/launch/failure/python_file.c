@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 
+#include <ctype.h>
 #include <string.h>
 
 bool ct_python_is_library(const char *file, size_t size)
@@ -21,4 +22,23 @@ bool ct_python_is_library(const char *file, size_t size)
         if (memmem(file, size, folders[i], strlen(folders[i])) != NULL)
             return true;
     return false;
+}
+
+bool ct_python_line_find(const char *text, size_t size, struct ct_python_line *ret_line)
+{
+    static const char head[] = "File \"", middle[] = "\", line ";
+    const char *behind = text + size, *file = memmem(text, size, head, strlen(head));
+
+    if (file == NULL)
+        return false;
+    file += strlen(head);
+    const char *end = memmem(file, (size_t)(behind - file), middle, strlen(middle));
+    if (end == NULL || end == file)
+        return false;
+    const char *digits = end + strlen(middle);
+    size_t count = 0;
+    while (digits + count < behind && isdigit((unsigned char)digits[count]))
+        count++;
+    *ret_line = (struct ct_python_line){file, digits, (size_t)(end - file), count};
+    return count > 0;
 }

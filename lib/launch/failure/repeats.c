@@ -18,28 +18,6 @@ struct span {
     size_t size;
 };
 
-/* "/home/me/train.py" of a traceback's line `  File "/home/me/train.py", line 31, in step`, and the
- * digits of its line. */
-static bool read_frame(const char *line, size_t size, struct span *ret_file, struct span *ret_line)
-{
-    static const char head[] = "File \"", middle[] = "\", line ";
-    const char *at = memmem(line, size, head, strlen(head));
-
-    if (at == NULL)
-        return false;
-    at += strlen(head);
-    const char *end = memmem(at, (size_t)(line + size - at), middle, strlen(middle));
-    if (end == NULL || end == at)
-        return false;
-    const char *digits = end + strlen(middle);
-    size_t count = 0;
-    while (digits + count < line + size && isdigit((unsigned char)digits[count]))
-        count++;
-    *ret_file = (struct span){at, (size_t)(end - at)};
-    *ret_line = (struct span){digits, count};
-    return count > 0;
-}
-
 /* The name of an exception at the front of a line, as in "[rank1]: ValueError: a banana". */
 static struct span read_exception(const char *line, size_t size)
 {
@@ -62,32 +40,33 @@ static struct span read_exception(const char *line, size_t size)
  * raised. False: there is no traceback. */
 static bool print_traceback(const char *text, struct ct_buf *to)
 {
-    struct span file = {NULL, 0}, number = {NULL, 0}, raised = {NULL, 0}, a, b;
+    struct ct_python_line place = {.file = NULL}, found;
+    struct span raised = {NULL, 0}, name;
     bool own = false, in_frames = false;
 
     while (*text != '\0') {
         size_t size = strcspn(text, "\n");
 
-        if (read_frame(text, size, &a, &b)) {
-            bool is_own = !ct_python_is_library(a.at, a.size);
+        if (ct_python_line_find(text, size, &found)) {
+            bool is_own = !ct_python_is_library(found.file, found.file_size);
 
             own = own && in_frames; /* a new traceback begins anew */
             if (!in_frames || is_own || !own) {
-                file = a;
-                number = b;
+                place = found;
                 own = is_own;
             }
             in_frames = true;
             raised.size = 0;
-        } else if (in_frames && (a = read_exception(text, size)).size > 0) {
-            raised = a;
+        } else if (in_frames && (name = read_exception(text, size)).size > 0) {
+            raised = name;
             in_frames = false;
         }
         text += size + (text[size] == '\n');
     }
-    if (file.at == NULL)
+    if (place.file == NULL)
         return false;
-    (void)ct_buf_printf(to, "%.*s:%.*s", (int)file.size, file.at, (int)number.size, number.at);
+    (void)ct_buf_printf(to, "%.*s:%.*s", (int)place.file_size, place.file, (int)place.digit_count,
+                        place.digits);
     if (raised.size > 0)
         (void)ct_buf_printf(to, " (%.*s)", (int)raised.size, raised.at);
     return true;
