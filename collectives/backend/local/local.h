@@ -13,6 +13,7 @@
  *
  *   rule 1   a rank posts n only after it has finished reading from rounds < n
  *   rule 2   a rank writes for round n only after all have posted n - 1
+ *   rule 3   and where a call waited for the root alone, compares then what all have called
  *
  * so no rank reads the data of round n - 2 any more, and two buffers are enough: a collective costs
  * one flag round per chunk. For speed there may be more: a line that the others have just read is
@@ -136,6 +137,8 @@ struct ct_local {
     bool small_posted;                       /* by the fast path, for the call that begins next */
     uint64_t round;                          /* the next round of collectives */
     uint64_t arrived;                        /* the last round that all are known to have posted */
+    uint64_t unchecked;                      /* a round that began a call, of which not all ranks */
+    struct ct_signature unchecked_call;      /* were waited for, and that call; see rule 3 */
     int polls;                               /* of a flag, before anything else is done */
     int missing;                             /* the rank that the last poll did not find */
     bool crowded;                            /* more ranks than cores */

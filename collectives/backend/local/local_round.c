@@ -84,16 +84,34 @@ static int check_same_call(struct ct_local *local, const struct ct_task *task,
             return ct_signature_mismatch(task->signature, local->rank, cell->signature, i, err);
         local->factors[i] = cell->scale;
     }
+    if (awaited != CT_AWAIT_ALL) {
+        local->unchecked = local->round;
+        local->unchecked_call = task->signature;
+    }
     return 1;
 }
 
-/* Rule 2, the write, the post. 1 when posted. */
+/* Rule 3: all have posted the round before, so what they called there can be seen. */
+static int check_call_before(const struct ct_local *local, struct ct_error *err)
+{
+    for (int i = 0; i < local->size && local->unchecked == local->round - 1; i++) {
+        struct ct_signature theirs = ct_local_cell(local, i, local->unchecked)->signature;
+
+        if (!ct_signature_equal(theirs, local->unchecked_call))
+            return ct_signature_mismatch(local->unchecked_call, local->rank, theirs, i, err);
+    }
+    return 1;
+}
+
+/* Rules 2 and 3, the write, the post. 1 when posted. */
 static int begin_round(struct ct_local *local, struct ct_task *task,
                        const struct ct_local_algorithm *algorithm, struct ct_error *err)
 {
     struct ct_segment_cell *cell = ct_local_cell(local, local->rank, local->round);
     int code = all_arrived(local, task, CT_AWAIT_ALL, local->round - 1, 0, err);
 
+    if (code == 1)
+        code = check_call_before(local, err);
     if (code == 1 && algorithm->work != NULL)
         code = algorithm->work(local, task, err);
     if (code != 1)

@@ -58,6 +58,19 @@ static int root_of_broadcast(struct ct_group *group, bool wrong, float *data)
     return ct_broadcast(group, of(data, false), wrong ? 1 : 0, NULL);
 }
 
+/* None waits for another, so none can tell before the next call. */
+static int own_root_of_broadcast(struct ct_group *group, bool wrong, float *data)
+{
+    (void)wrong;
+    return ct_broadcast(group, of(data, false), ct_group_rank(group), NULL);
+}
+
+static int own_root_of_scatter(struct ct_group *group, bool wrong, float *data)
+{
+    (void)wrong;
+    return ct_scatter(group, ct_inplace(data, 1, CT_F32), ct_group_rank(group), NULL);
+}
+
 static int root_of_gather(struct ct_group *group, bool wrong, float *data)
 {
     return ct_gather(group, of(data, false), wrong ? 1 : 0, NULL);
@@ -144,6 +157,8 @@ static const struct {
     {"tag of barrier", tag_of_barrier},
     {"another operation", another_operation},
     {"root of broadcast", root_of_broadcast},
+    {"every member its own root of broadcast", own_root_of_broadcast},
+    {"every member its own root of scatter", own_root_of_scatter},
     {"root of gather", root_of_gather},
     {"count of scatter", count_of_scatter},
     {"count of reduce", count_of_reduce},
