@@ -1,12 +1,16 @@
-/* Loaded into programs under test (LD_PRELOAD): a wall clock that a test moves, and an end by
- * SIGKILL at an exact write of the journal, or while something is saved. Everything goes to the
- * kernel as before. See interpose.h. */
+/* Loaded into programs under test (LD_PRELOAD): a wall clock that a test moves, a slow disk, and an
+ * end by SIGKILL at an exact write of the journal, or while something is saved. Everything goes to
+ * the kernel as before. See interpose.h. */
 #include "interpose.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -61,6 +65,26 @@ time_t time(time_t *ret_time)
     if (ret_time != NULL)
         *ret_time = now.tv_sec;
     return now.tv_sec;
+}
+
+static bool is_metrics(int fd)
+{
+    static const char name[] = "/metrics.jsonl";
+    char link[64], path[PATH_MAX];
+
+    (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, sizeof path);
+    ssize_t wanted = (ssize_t)strlen(name);
+    return length >= wanted && memcmp(path + length - wanted, name, (size_t)wanted) == 0;
+}
+
+ssize_t write(int fd, const void *bytes, size_t count)
+{
+    int64_t us = page()->metrics_us;
+
+    if (us > 0 && is_metrics(fd))
+        (void)nanosleep(&(struct timespec){.tv_nsec = us * 1000}, NULL);
+    return syscall(SYS_write, fd, bytes, count);
 }
 
 int fsync(int fd)
