@@ -50,6 +50,7 @@ static const struct row table[] = {
     {"CTRUN_TUNING", ALWAYS, TEXT, AT(tuning)},
     {"CTRUN_RUN_FOLDER", ALWAYS, TEXT, AT(run_folder)},
     {"CTRUN_HEARTBEAT_FILE", ALWAYS, TEXT, AT(heartbeat_file)},
+    {"CTRUN_STOP_SIGNALS", ALWAYS, TEXT, AT(stop_signals)},
     {"PYTHONFAULTHANDLER", IF_UNSET, TEXT, AT(fault_handler)},
     {CT_ENV_MARKS, ALWAYS, TEXT, AT(marks)},
     {"CTRUN_CONTROL_FD", ALWAYS, CONSTANT, 0, "3"},

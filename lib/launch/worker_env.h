@@ -41,6 +41,7 @@ struct ct_worker_env {
     const char *marks;           /* CT_ENV_MARKS; NULL: the parent's */
     const char
         *heartbeat_file;       /* that the worker may touch as a sign of life; NULL: the parent's */
+    const char *stop_signals;  /* numbers of those at which ctrun stops its workers: "15,2" */
     const char *fault_handler; /* "1": Python prints its stacks at SIGABRT; NULL: the parent's */
     const char *run_folder;    /* that the job's training writes to; "" until it is known */
 };

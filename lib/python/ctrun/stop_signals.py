@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class StopSignals:
-    """Within `with`, SIGTERM and SIGINT do nothing to a worker of ctrun; its children end by them, as they would.
+    """Within `with`, signals by which ctrun stops workers do nothing to them; their children end by them.
 
     Without an agent, and in a thread that is not the main one, nothing is changed.
     """
@@ -30,8 +30,8 @@ class StopSignals:
             os.kill(os.getpid(), number)
 
     def __enter__(self) -> None:
-        if "CTRUN_CONTROL_FD" in os.environ and threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT):
+        if os.environ.get("CTRUN_STOP_SIGNALS") and threading.current_thread() is threading.main_thread():
+            for number in map(int, os.environ["CTRUN_STOP_SIGNALS"].split(",")):
                 self._before[number] = signal.signal(number, self._handle)
 
     def __exit__(self, *_: object) -> None:

@@ -13,7 +13,7 @@
 
 TestSuite(peers, .init = drill_enter, .fini = drill_leave, .timeout = 120);
 
-enum { PEERS = 3, NODES = 3, STEPS = 2500, STEP_US = 8000 };
+enum { PEERS = 3, NODES = 3, STEPS = 2500, STEP_MS = 8 };
 
 /* Until `finish` a step waits for a slow disk: whoever is left alone is still at work when others
  * come back, and computes little. */
@@ -87,7 +87,7 @@ static void start_training(struct drill_job *job, pid_t workers[NODES])
     job->endpoints = drill_peers();
     fleet_job(&run, job);
     disk = drill_interpose();
-    disk->metrics_us = STEP_US;
+    disk->metrics_ms = STEP_MS;
     for (int i = 0; i < NODES; i++)
         (void)drill_node(i, i, job);
     fleet_wait_step(&run, 60, 40);
@@ -103,7 +103,7 @@ static void expect_same_workers(const pid_t workers[NODES])
 
 static void finish(void)
 {
-    disk->metrics_us = 0;
+    disk->metrics_ms = 0;
     for (int i = 0; i < NODES; i++)
         cr_assert_eq(fleet_finish(i, 90), 0, "%s", ct_buf_str(&drill_proc(i)->text));
     fleet_expect_samples(&run);

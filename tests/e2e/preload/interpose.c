@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -80,10 +81,10 @@ static bool is_metrics(int fd)
 
 ssize_t write(int fd, const void *bytes, size_t count)
 {
-    int64_t us = page()->metrics_us;
+    int ms = (int)page()->metrics_ms;
 
-    if (us > 0 && is_metrics(fd))
-        (void)nanosleep(&(struct timespec){.tv_nsec = us * 1000}, NULL);
+    if (ms > 0 && is_metrics(fd))
+        (void)poll(NULL, 0, ms);
     return syscall(SYS_write, fd, bytes, count);
 }
 

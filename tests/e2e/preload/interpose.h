@@ -13,7 +13,7 @@ struct interpose_page {
     _Atomic int64_t die_at;        /* SIGKILL at that call; 0: never */
     _Atomic int64_t die_before;    /* 1: before the data are synced, 0: after */
     _Atomic int64_t die_saving;    /* 1: SIGKILL to whoever calls fsync next; then 0 */
-    _Atomic int64_t metrics_us;    /* that a write to metrics.jsonl takes longer: a slow disk */
+    _Atomic int64_t metrics_ms;    /* that a write to metrics.jsonl takes longer: a slow disk */
 };
 
 #endif

@@ -7,6 +7,7 @@ lived through, digest. Rank 0 writes step, the number of the newest step. FAULT 
   kill:STEP:RANK     that rank ends itself by SIGKILL
   node:STEP:RANK     it ends its ctrun so
   stop:STEP:RANK     it asks its ctrun to stop
+  signal of Slurm:STEP:RANK    it sends it SIGUSR1
   slow               a step takes 20 ms more, so that a node has time to join
 With CHECKPOINT=FOLDER the training saves there and goes on from there.
 """
@@ -39,7 +40,8 @@ def happen(job, fault):
     if fault and job.step == int(step) and job.rank == int(rank) and not os.path.exists("happened"):
         write("happened", fault)
         pid, number = {"kill": (os.getpid(), signal.SIGKILL), "node": (os.getppid(), signal.SIGKILL),
-                       "stop": (os.getppid(), signal.SIGTERM)}[kind]
+                       "stop": (os.getppid(), signal.SIGTERM),
+                       "signal of Slurm": (os.getppid(), signal.SIGUSR1)}[kind]
         os.kill(pid, number)
 
 

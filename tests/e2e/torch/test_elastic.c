@@ -85,9 +85,11 @@ static void start(struct proc *run, const struct training *training)
                             "--max_restarts",
                             "5",
                             "--grow",
-                            "100ms"};
+                            "100ms",
+                            "--requeue_signals",
+                            "SIGUSR1"};
     const char *env[12];
-    int count = 7, words = torch_environment(env, 8);
+    int count = 9, words = torch_environment(env, 8);
 
     (void)snprintf(fault, sizeof fault, "FAULT=%s", training->fault);
     env[words++] = fault;
@@ -156,6 +158,17 @@ Test(torch_elastic, so_they_do_over_gloo)
     survive("gloo", "2", "1 of 2 workers continue from step");
 }
 
+/* Train on from what is saved until rank 1 has sent a signal to its ctrun, in its own step 20 or
+ * behind; return the step at which both ended. */
+static int stop(struct training *training, const char *fault, int status)
+{
+    training->fault = fault;
+    forget("end_*");
+    forget("happened");
+    cr_assert_eq(train(training, NULL), status);
+    return ends_of(2).step;
+}
+
 Test(torch_elastic,
      a_stop_is_agreed_on_at_one_step_and_saved_and_the_rest_gives_the_bits_of_one_run)
 {
@@ -165,16 +178,29 @@ Test(torch_elastic,
     struct end calm = ends_of(2);
     forget("*");
     training.checkpoint = "saved";
-    training.fault = "stop:20:1";
-    cr_assert_eq(train(&training, NULL), 128 + SIGTERM);
-    struct end half = ends_of(2);
-    cr_assert(half.step > 20 && half.step < calm.step, "it stopped at step %d", half.step);
+    int first = stop(&training, "stop:20:1", 128 + SIGTERM);
+    int second = stop(&training, "signal of Slurm:50:1", 75);
+    cr_assert(20 < first && first < 50 && 50 < second && second < calm.step, "%d, %d", first,
+              second);
     forget("end_*");
     training.fault = "";
     train(&training, NULL);
     struct end end = ends_of(2);
     cr_assert_eq(end.step, calm.step);
     cr_assert_str_eq(end.digest, calm.digest);
+}
+
+Test(torch_elastic, the_example_trains)
+{
+    struct proc run;
+    const char *const argv[] = {proc_program("ctrun"), "--nproc_per_node", "2",
+                                e2e_in_root("lib/python/examples/elastic_ddp.py"), NULL};
+    const char *env[12];
+
+    env[torch_environment(env, 11)] = NULL;
+    cr_assert_eq(proc_run(&run, argv, env, SECONDS), 0, "%s", ct_buf_str(&run.text));
+    e2e_said(&run, "after 256 steps 96.");
+    proc_free(&run);
 }
 
 static bool has_begun(void *context)

@@ -1,6 +1,7 @@
 /* See round.h. */
 #include "round.h"
 
+#include "base/signals.h"
 #include "launch/worker_env.h"
 #include "output/prefix.h"
 
@@ -129,6 +130,20 @@ static struct ct_worker_env common_env(const struct round_input *input)
     };
 }
 
+/* "15,2,10": the signals after which workers are stopped, whatever becomes of the job. */
+static const char *stop_signals_of(const struct job *job, struct ct_arena *arena)
+{
+    uint64_t ends, forwards, stops;
+    const char *text = "";
+
+    ct_config_signals(&job->cfg, &ends, &forwards);
+    stops = ends | ct_config_requeue_signals(&job->cfg);
+    for (int signal = 1; signal < 64 && text != NULL; signal++)
+        if (ct_signals_has(stops, signal))
+            text = ct_arena_printf(arena, "%s%s%d", text, text[0] != '\0' ? "," : "", signal);
+    return text;
+}
+
 static const char *prefix_of(const struct round_input *input, const struct ct_worker_env *env,
                              struct ct_arena *arena)
 {
@@ -157,6 +172,7 @@ static int fill(const struct round_input *input, uint32_t i, struct ct_worker_sp
     env.error_file = job->program.native ? "" : spec->error_file;
     env.heartbeat_file = input->heartbeat_files != NULL ? input->heartbeat_files[i] : NULL;
     env.fault_handler = input->heartbeat_files != NULL ? "1" : NULL;
+    env.stop_signals = stop_signals_of(job, arena);
     env.device_rank = job->virtual_local_rank ? 0 : i;
     env.visible_devices = job->gpus != NULL ? job->gpus[i] : NULL;
     spec->rank = env.rank;
@@ -165,7 +181,7 @@ static int fill(const struct round_input *input, uint32_t i, struct ct_worker_sp
                                             .node = (int)env.group_rank,
                                             .rank = (int)env.rank};
     spec->envp = ct_worker_env_build(arena, &env, job->env);
-    if (spec->origin.prefix == NULL || spec->envp == NULL)
+    if (env.stop_signals == NULL || spec->origin.prefix == NULL || spec->envp == NULL)
         return CT_ENOMEM;
     return ct_program_argv(&job->program, i, arena, &spec->argv);
 }
