@@ -5,6 +5,7 @@ torchrun is that of the interpreter TEST_TORCH, or Debian's (python3-torch, scri
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,12 @@ def torch_version():
     ask = "import importlib.metadata as m; print(m.version('torch'))"
     answer = subprocess.run([PYTHON, "-c", ask], capture_output=True, text=True, check=False)
     return answer.stdout.strip() or None
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 def wait_for(condition):

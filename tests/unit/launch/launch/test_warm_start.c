@@ -49,10 +49,11 @@ static char python[] = "/usr/bin/python3";
 static char flag[] = "-u";
 static char argument[] = "one word";
 static char word[] = "WORD=said";
+static char faults[] = "PYTHONFAULTHANDLER=1";
 static char way[192];
 
 /* Start one interpreter for script.py ahead. */
-static struct ct_spawn ahead(struct ct_warm_pool *pool, char *script, char *argv[5], char *envp[3])
+static struct ct_spawn ahead(struct ct_warm_pool *pool, char *script, char *argv[5], char *envp[4])
 {
     struct ct_error err = {0};
     struct ct_spawn spawn = {.path = python, .argv = argv, .envp = envp};
@@ -66,9 +67,10 @@ static struct ct_spawn ahead(struct ct_warm_pool *pool, char *script, char *argv
     argv[3] = argument;
     argv[4] = NULL;
     envp[0] = way;
-    envp[1] = envp[2] = NULL;
+    envp[1] = envp[2] = envp[3] = NULL;
     cr_assert_eq(ct_warm_fill(pool, 1, &spawn, &err), 0, "%s", err.text);
     envp[1] = word;
+    envp[2] = faults;
     return spawn;
 }
 
@@ -101,6 +103,7 @@ Test(warm_start, it_becomes_main_with_arguments_environment_and_descriptors_of_t
         "import ctrun, mine\n"
         "def f(): pass\n"
         "print(__name__, sys.argv[1:], os.environ.get('WORD'), 'PYTHONPATH' in os.environ)\n"
+        "print(sys.modules['faulthandler'].is_enabled())\n"
         "print(os.path.basename(__file__), f.__module__, sys.modules['__main__'].f is f)\n"
         "for fd in sorted(os.listdir('/proc/self/fd')):\n"
         "    if os.path.exists('/proc/self/fd/' + fd):\n"
@@ -110,7 +113,7 @@ Test(warm_start, it_becomes_main_with_arguments_environment_and_descriptors_of_t
         "import late\n"
         "sys.exit(7)\n";
     struct ct_warm_pool pool = {0};
-    char *argv[5], *envp[3];
+    char *argv[5], *envp[4];
     int status;
 
     write_file("script.py", script);
@@ -121,6 +124,7 @@ Test(warm_start, it_becomes_main_with_arguments_environment_and_descriptors_of_t
     const char *said = run(&pool, &spawn, &status);
     cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 7, "status %d: %s", status, said);
     cr_assert_str_eq(said, "__main__ ['one word'] said True\n"
+                           "True\n"
                            "script.py __main__ True\n"
                            "0 /dev/null 1 /tmp/ctru 2 /tmp/ctru 5 /dev/null \n"
                            "False then\n");
@@ -129,7 +133,7 @@ Test(warm_start, it_becomes_main_with_arguments_environment_and_descriptors_of_t
 Test(warm_start, an_exception_of_the_script_names_its_line)
 {
     struct ct_warm_pool pool = {0};
-    char *argv[5], *envp[3];
+    char *argv[5], *envp[4];
     int status;
 
     write_file("script.py", "import ctrun\n\nraise ValueError('planted')\n");
@@ -145,7 +149,7 @@ Test(warm_start, an_exception_of_the_script_names_its_line)
 Test(warm_start, one_whose_script_does_not_import_ctrun_ends_or_becomes_the_worker)
 {
     struct ct_warm_pool pool = {0};
-    char *argv[5], *envp[3];
+    char *argv[5], *envp[4];
     int status;
 
     write_file("script.py", "import sys\nprint('ran', sys.argv[1])\n");
@@ -160,7 +164,7 @@ Test(warm_start, one_whose_script_does_not_import_ctrun_ends_or_becomes_the_work
 Test(warm_start, what_is_dropped_ends)
 {
     struct ct_warm_pool pool = {0};
-    char *argv[5], *envp[3];
+    char *argv[5], *envp[4];
     int status;
 
     write_file("script.py", "import ctrun\n");
