@@ -9,7 +9,7 @@ lived through, digest. Rank 0 writes step, the number of the newest step. FAULT 
   stop:STEP:RANK     it asks its ctrun to stop
   signal of Slurm:STEP:RANK    it sends it SIGUSR1
   slow               a step takes 20 ms more, so that a node has time to join
-With CHECKPOINT=FOLDER the training saves there and goes on from there.
+With CHECKPOINT=FOLDER the training saves there, in front of its last step, too, and goes on from there.
 """
 import os
 import select
@@ -57,7 +57,7 @@ def train(backend, epochs):
     sampler = ctrun.torch.Sampler(data, 20, seed=3)
     loader = DataLoader(data, 20, sampler=sampler)
     with ctrun.torch.Elastic(model, optimizer, scheduler=scheduler, sampler=sampler, seed=7,
-                             checkpoint=os.environ.get("CHECKPOINT"), every=1000) as job:
+                             checkpoint=os.environ.get("CHECKPOINT"), every=89) as job:
         write(f"pid_{os.getpid()}", "")
         for x, y in job.steps(loader, epochs=epochs):
             optimizer.zero_grad()

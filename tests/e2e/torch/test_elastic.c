@@ -188,6 +188,7 @@ Test(torch_elastic,
     struct end end = ends_of(2);
     cr_assert_eq(end.step, calm.step);
     cr_assert_str_eq(end.digest, calm.digest);
+    cr_assert_str_eq(e2e_read(e2e_in_folder("saved/latest")), "step_00000089.pt\n");
 }
 
 Test(torch_elastic, the_example_trains)

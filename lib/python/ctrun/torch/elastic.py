@@ -49,6 +49,7 @@ from .state import State
 from .store import Store
 
 _BUG = -1006  # CT_EBUG
+_LAST_S = 10.0  # for the publication of what the last steps have saved
 _PATIENCE_S = 10  # until a node that is silent counts as lost
 
 
@@ -352,7 +353,11 @@ class Elastic:
         return self
 
     def __exit__(self, kind, error, _) -> None:
-        self._undo.close()
+        try:
+            if error is None and self._checkpoints is not None and self._job.rank == 0:
+                self._checkpoints.conclude(_LAST_S)
+        finally:
+            self._undo.close()
         if isinstance(error, Exception) and not isinstance(error, ClosedError):
             try:
                 self._job.failure(error)
