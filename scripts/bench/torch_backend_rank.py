@@ -2,7 +2,8 @@
 
 usage: ctrun --nproc_per_node 2 torch_backend_rank.py REPEATS       rank 0 prints a line of JSON
 
-"nothing" is backend ctrun whose large all-reduces move nothing: what it takes is DDP's and PyTorch's own.
+"nothing" is backend ctrun whose large all-reduces move nothing: what it takes is DDP's and PyTorch's own. In "single"
+each rank trains over gloo's group of itself, both at once: a backend in C++ that has nothing to send.
 """
 import json
 import statistics
@@ -41,6 +42,11 @@ def create(options, more):
         return process_group._create(options, more)
     finally:
         process_group.ProcessGroup = kept
+
+
+def single():
+    """gloo's group of this rank alone."""
+    return [dist.new_group([rank], backend="gloo") for rank in range(dist.get_world_size())][dist.get_rank()]
 
 
 def trainer(group, rank):
@@ -96,7 +102,8 @@ def alone(rank):
 
 def main():
     rank = dist.get_rank()
-    groups = {"gloo": dist.new_group(backend="gloo"), "ctrun": dist.group.WORLD, "nothing": dist.new_group(backend="nothing")}
+    groups = {"gloo": dist.new_group(backend="gloo"), "ctrun": dist.group.WORLD, "nothing": dist.new_group(backend="nothing"),
+              "single": single()}
     turns = {name: trainer(group, rank) for name, group in groups.items()}
     result = {"torch": torch.__version__, "ddp": alternating({**turns, "alone": alone(rank)}), "all_reduce": {}}
     for size in CALLS:
