@@ -2,9 +2,11 @@
 
 usage: ctrun --nproc_per_node 2 torch_backend_rank.py REPEATS       rank 0 prints a line of JSON
 
-"nothing" is backend ctrun whose large all-reduces move nothing: what it takes is DDP's and PyTorch's own. In "single"
+"nothing" is backend ctrun whose large all-reduces move nothing: what it takes is DDP's and PyTorch's own. "tiny" moves 8
+bytes instead, so that ranks wait for each other as with any backend. In "single"
 each rank trains over gloo's group of itself, both at once: a backend in C++ that has nothing to send.
 """
+import functools
 import json
 import statistics
 import sys
@@ -35,9 +37,19 @@ class Nothing(process_group.ProcessGroup):
         return self._handed(Work(self, (), tensors))
 
 
-def create(options, more):
-    """A group of Nothing's."""
-    kept, process_group.ProcessGroup = process_group.ProcessGroup, Nothing
+class Tiny(process_group.ProcessGroup):
+    """Moves 8 bytes of a large tensor of an all-reduce."""
+    few = torch.zeros(2)
+
+    def allreduce(self, tensors, opts=None):
+        if tensors[0].numel() <= SMALL:
+            return super().allreduce(tensors, opts)
+        return self._handed(Work(self, (self._group.all_reduce(self.few, wait=False),), tensors))
+
+
+def create(kind, options, more):
+    """A group of that kind."""
+    kept, process_group.ProcessGroup = process_group.ProcessGroup, kind
     try:
         return process_group._create(options, more)
     finally:
@@ -103,7 +115,7 @@ def alone(rank):
 def main():
     rank = dist.get_rank()
     groups = {"gloo": dist.new_group(backend="gloo"), "ctrun": dist.group.WORLD, "nothing": dist.new_group(backend="nothing"),
-              "single": single()}
+              "tiny": dist.new_group(backend="tiny"), "single": single()}
     turns = {name: trainer(group, rank) for name, group in groups.items()}
     result = {"torch": torch.__version__, "ddp": alternating({**turns, "alone": alone(rank)}), "all_reduce": {}}
     for size in CALLS:
@@ -113,10 +125,11 @@ def main():
         print(json.dumps(result), flush=True)
 
 
-try:
-    dist.Backend.register_backend("nothing", create, extended_api=True, devices=["cpu"])
-except TypeError:  # before PyTorch 2.0
-    dist.Backend.register_backend("nothing", create, extended_api=True)
+for name, kind in {"nothing": Nothing, "tiny": Tiny}.items():
+    try:
+        dist.Backend.register_backend(name, functools.partial(create, kind), extended_api=True, devices=["cpu"])
+    except TypeError:  # before PyTorch 2.0
+        dist.Backend.register_backend(name, functools.partial(create, kind), extended_api=True)
 dist.init_process_group("ctrun")
 main()
 dist.destroy_process_group()
