@@ -94,7 +94,9 @@ static int check_same_call(struct ct_local *local, const struct ct_task *task,
 /* Rule 3: all have posted the round before, so what they called there can be seen. */
 static int check_call_before(const struct ct_local *local, struct ct_error *err)
 {
-    for (int i = 0; i < local->size && local->unchecked == local->round - 1; i++) {
+    if (local->unchecked != local->round - 1)
+        return 1;
+    for (int i = 0; i < local->size; i++) {
         struct ct_signature theirs = ct_local_cell(local, i, local->unchecked)->signature;
 
         if (!ct_signature_equal(theirs, local->unchecked_call))

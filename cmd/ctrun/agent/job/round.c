@@ -130,7 +130,7 @@ static struct ct_worker_env common_env(const struct round_input *input)
     };
 }
 
-/* "15,2,10": the signals after which workers are stopped, whatever becomes of the job. */
+/* "2,10,15": the signals after which workers are stopped, whatever becomes of the job. */
 static const char *stop_signals_of(const struct job *job, struct ct_arena *arena)
 {
     uint64_t ends, forwards, stops;
@@ -161,8 +161,8 @@ static const char *prefix_of(const struct round_input *input, const struct ct_wo
     return ct_prefix_text(&prefix, arena);
 }
 
-static int fill(const struct round_input *input, uint32_t i, struct ct_worker_spec *spec,
-                struct ct_arena *arena)
+static int fill(const struct round_input *input, uint32_t i, const char *stop_signals,
+                struct ct_worker_spec *spec, struct ct_arena *arena)
 {
     const struct job *job = input->job;
     const struct ct_round *round = input->round;
@@ -172,7 +172,7 @@ static int fill(const struct round_input *input, uint32_t i, struct ct_worker_sp
     env.error_file = job->program.native ? "" : spec->error_file;
     env.heartbeat_file = input->heartbeat_files != NULL ? input->heartbeat_files[i] : NULL;
     env.fault_handler = input->heartbeat_files != NULL ? "1" : NULL;
-    env.stop_signals = stop_signals_of(job, arena);
+    env.stop_signals = stop_signals;
     env.device_rank = job->virtual_local_rank ? 0 : i;
     env.visible_devices = job->gpus != NULL ? job->gpus[i] : NULL;
     spec->rank = env.rank;
@@ -181,7 +181,7 @@ static int fill(const struct round_input *input, uint32_t i, struct ct_worker_sp
                                             .node = (int)env.group_rank,
                                             .rank = (int)env.rank};
     spec->envp = ct_worker_env_build(arena, &env, job->env);
-    if (env.stop_signals == NULL || spec->origin.prefix == NULL || spec->envp == NULL)
+    if (spec->origin.prefix == NULL || spec->envp == NULL)
         return CT_ENOMEM;
     return ct_program_argv(&job->program, i, arena, &spec->argv);
 }
@@ -199,12 +199,13 @@ int round_specs(const struct round_input *input, struct ct_arena *arena,
 {
     const struct job *job = input->job;
     struct ct_worker_spec *specs = ct_arena_array(arena, job->slots, sizeof *specs);
-    int rc = specs == NULL ? CT_ENOMEM : 0;
+    const char *stop_signals = stop_signals_of(job, arena);
+    int rc = specs == NULL || stop_signals == NULL ? CT_ENOMEM : 0;
 
     for (uint32_t i = 0; rc == 0 && i < job->slots; i++) {
         rc = place(input, &specs[i], i, arena);
         if (rc == 0)
-            rc = fill(input, i, &specs[i], arena);
+            rc = fill(input, i, stop_signals, &specs[i], arena);
     }
     if (rc == CT_ENOMEM)
         return ct_error_set(err, CT_ENOMEM, "out of memory for the environments of %u workers",
