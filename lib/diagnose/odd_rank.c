@@ -3,6 +3,8 @@
 
 #include "base/assert.h"
 
+#include <string.h>
+
 /* ---- who ------------------------------------------------------------------------------------ */
 
 static bool is_in_call(const struct ct_hung_rank *rank)
@@ -84,6 +86,50 @@ static void compare(const struct ct_hung_rank *ranks, size_t count, struct ct_od
     }
 }
 
+/* How many collectives of the group a rank has called; false: it knows no group of this name. */
+static bool calls_of(const struct ct_hung_rank *rank, const char *group, uint64_t *ret_calls)
+{
+    for (size_t i = 0; i < rank->flight.group_count; i++)
+        if (strcmp(rank->flight.groups[i].name, group) == 0) {
+            *ret_calls = rank->flight.groups[i].calls;
+            return true;
+        }
+    return false;
+}
+
+/* Has another rank called more collectives of this rank's group? Then the most of any. */
+static bool is_behind(const struct ct_hung_rank *ranks, size_t count, size_t index, size_t group,
+                      uint64_t *ret_most)
+{
+    const struct ct_torch_group *own = &ranks[index].flight.groups[group];
+    uint64_t calls;
+
+    *ret_most = own->calls;
+    for (size_t i = 0; i < count; i++)
+        if (calls_of(&ranks[i], own->name, &calls) && calls > *ret_most)
+            *ret_most = calls;
+    return *ret_most > own->calls;
+}
+
+/* The rank that is behind by most, then the lowest one. */
+static bool find_behind(const struct ct_hung_rank *ranks, size_t count, struct ct_odd *odd)
+{
+    uint64_t worst = 0, most;
+
+    for (size_t i = 0; i < count; i++)
+        for (size_t group = 0; group < ranks[i].flight.group_count; group++) {
+            if (!is_behind(ranks, count, i, group, &most))
+                continue;
+            uint64_t missing = most - ranks[i].flight.groups[group].calls;
+            if (missing < worst || (missing == worst && ranks[i].rank >= ranks[odd->culprit].rank))
+                continue;
+            worst = missing;
+            *odd =
+                (struct ct_odd){.kind = CT_ODD_BEHIND, .culprit = i, .group = group, .calls = most};
+        }
+    return worst > 0;
+}
+
 static void find_by_place(const struct ct_hung_rank *ranks, size_t count, struct ct_odd *odd)
 {
     size_t known = 0, in_call = 0, odder = 0;
@@ -117,7 +163,7 @@ void ct_odd_find(const struct ct_hung_rank *ranks, size_t count, struct ct_odd *
     *ret_odd = (struct ct_odd){.kind = CT_ODD_STOPPED, .culprit = stopped};
     if (stopped == count && disk < count)
         *ret_odd = (struct ct_odd){.kind = CT_ODD_DISK, .culprit = disk};
-    else if (stopped == count)
+    else if (stopped == count && !find_behind(ranks, count, ret_odd))
         find_by_place(ranks, count, ret_odd);
     compare(ranks, count, ret_odd);
 }
@@ -132,6 +178,17 @@ static void print_place(const struct ct_python_place *place, struct ct_buf *to)
     if (place->call[0] != '\0')
         (void)ct_buf_printf(to, " in %s", place->call);
     (void)ct_buf_printf(to, " at %s:%u (%s)", place->file, place->line, place->function);
+}
+
+/* "; it has called 40 collectives of group default_pg (0), others 41" */
+static void print_calls(const struct ct_odd *odd, const struct ct_hung_rank *culprit,
+                        struct ct_buf *to)
+{
+    const struct ct_torch_group *group = &culprit->flight.groups[odd->group];
+
+    (void)ct_buf_printf(to, "; it has called %llu collectives of group %s, others %llu",
+                        (unsigned long long)group->calls, group->name,
+                        (unsigned long long)odd->calls);
 }
 
 static void print_others(const struct ct_odd *odd, const struct ct_hung_rank *ranks,
@@ -159,7 +216,9 @@ void ct_odd_print(const struct ct_odd *odd, const struct ct_hung_rank *ranks, si
     (void)ct_buf_printf(to, "rank %u (host %s, pid %d) hangs", culprit->rank, culprit->host,
                         culprit->pid);
     print_place(&culprit->place, to);
-    if (odd->kind == CT_ODD_OUTSIDE && culprit->place.known)
+    bool is_outside = culprit->place.known && !is_in_call(culprit) && odd->others > 0 &&
+                      is_in_call(&ranks[odd->other]);
+    if (is_outside && odd->kind >= CT_ODD_BEHIND)
         (void)ct_buf_puts(to, ", outside of any collective");
     if (odd->kind == CT_ODD_SAME)
         (void)ct_buf_printf(to, ", as all %zu ranks do", count);
@@ -168,6 +227,8 @@ void ct_odd_print(const struct ct_odd *odd, const struct ct_hung_rank *ranks, si
         print_place(&culprit->child, to);
     }
     print_others(odd, ranks, to);
+    if (odd->kind == CT_ODD_BEHIND)
+        print_calls(odd, culprit, to);
     (void)ct_buf_printf(to, "; no sign of life for %.1f s; its process is %s",
                         (double)silent_ms / 1000, culprit->doing);
 }

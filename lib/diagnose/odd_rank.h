@@ -4,6 +4,7 @@
  *   rule, the first that holds     the rank
  *   STOPPED                        is stopped by a signal
  *   DISK                           waits for a disk or a file system, without end
+ *   BEHIND                         has called fewer collectives of a group than others have
  *   OUTSIDE                        is in no collective, while others are in one
  *   ELSEWHERE                      is at another line than most, or in another collective
  *   DIFFER                         two, or two halves, that differ: both lines are told
@@ -17,10 +18,12 @@
 
 #include "base/bytes.h"
 #include "diagnose/python_stack.h"
+#include "diagnose/torch_flight.h"
 
 enum ct_odd_kind {
     CT_ODD_STOPPED,
     CT_ODD_DISK,
+    CT_ODD_BEHIND,
     CT_ODD_OUTSIDE,
     CT_ODD_ELSEWHERE,
     CT_ODD_DIFFER,
@@ -40,6 +43,7 @@ struct ct_hung_rank {
     struct ct_python_place place; /* `known`: false without a stack */
     struct ct_python_place child; /* where a descendant of it is, if it is known */
     int child_pid;
+    struct ct_torch_flight flight; /* group_count 0: it keeps no record that could be had */
 };
 
 struct ct_odd {
@@ -47,6 +51,8 @@ struct ct_odd {
     size_t culprit; /* index */
     size_t other;   /* one of those that it is compared with; the culprit itself without any */
     size_t others;  /* how many are where `other` is */
+    uint64_t calls; /* BEHIND: the most calls of `group`, the culprit's index of it */
+    size_t group;
 };
 
 /* Find it among `count` ranks, at least one. */

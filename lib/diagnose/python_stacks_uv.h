@@ -1,5 +1,6 @@
-/* The Python stacks of processes and their descendants, by py-spy (python_stack.h reads them),
- * collected on a thread of the loop's pool without stopping the loop.
+/* The Python stacks of processes and their descendants, by py-spy (python_stack.h reads them), and
+ * what PyTorch's flight recorder of each holds (torch_flight.h), collected on a thread of the
+ * loop's pool without stopping the loop.
  *
  *     py-spy dump --full-filenames --subprocesses --pid PID       pauses the process for a moment
  *     ... --nonblocking                                           when that fails, or it is stopped
@@ -9,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 #include <uv.h>
 
@@ -19,15 +21,22 @@ enum {
 
 struct ct_python_stack {
     pid_t pid;
+    uint32_t rank;
     bool stopped; /* by a signal */
     char *text;   /* what py-spy printed; NULL: it could not */
+    char *flight; /* what its flight recorder holds; NULL: nothing is known */
 };
 
-/* Begin; copies `stacks` and `beside`, a folder that may have py-spy (else it is looked for in
- * PATH). `done` is called from the loop; the stacks belong to the caller, who frees them. 0, or a
- * negative code: then `done` is not called. */
-int ct_python_stacks(uv_loop_t *loop, const struct ct_python_stack *stacks, size_t count,
-                     const char *beside,
+struct ct_python_stacks_request {
+    const struct ct_python_stack *stacks;
+    size_t count;
+    const char *beside; /* a folder that may have py-spy; else it is looked for in PATH */
+    const char *dumps;  /* PREFIX of the dumps of flight recorders; "": there are none */
+};
+
+/* Begin; copies all of the request. `done` is called from the loop; the stacks belong to the
+ * caller, who frees them. 0, or a negative code: then `done` is not called. */
+int ct_python_stacks(uv_loop_t *loop, const struct ct_python_stacks_request *request,
                      void (*done)(void *context, struct ct_python_stack *stacks, size_t count),
                      void *context);
 

@@ -43,7 +43,10 @@ struct ct_worker_env {
         *heartbeat_file;       /* that the worker may touch as a sign of life; NULL: the parent's */
     const char *stop_signals;  /* numbers of those at which ctrun stops its workers: "15,2" */
     const char *fault_handler; /* "1": Python prints its stacks at SIGABRT; NULL: the parent's */
-    const char *run_folder;    /* that the job's training writes to; "" until it is known */
+    const char
+        *flight_dumps; /* PREFIX of PyTorch's flight recorder (torch_flight.h), and how many */
+    const char *flight_calls; /* calls it keeps; NULL: the parent's */
+    const char *run_folder;   /* that the job's training writes to; "" until it is known */
 };
 
 /* Fill the ranks, sizes and role of worker `local_rank` of a node of the round. */

@@ -1,7 +1,7 @@
-/* Fuzz: stacks of Python as a stranger may print them. A place that is found must be well-formed:
- * its strings end, can be printed, and have a file. */
+/* Fuzz: stacks of Python, and flight recorders of PyTorch, as a stranger may print them. A place
+ * that is found must be well-formed: its strings end, can be printed, and have a file. */
 #include "base/assert.h"
-#include "diagnose/python_stack.h"
+#include "diagnose/torch_flight.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -28,6 +28,18 @@ static void check(const struct ct_python_place *place)
     CT_ASSERT(ct_python_place_equal(place, place));
 }
 
+static void check_flight(const char *text)
+{
+    struct ct_torch_flight flight;
+    bool known = ct_torch_flight_parse(text, PID, &flight);
+
+    CT_ASSERT(known == (flight.group_count > 0) && flight.group_count <= CT_FLIGHT_GROUPS);
+    for (size_t i = 0; i < flight.group_count; i++)
+        check_text(flight.groups[i].name, sizeof flight.groups[i].name);
+    if (flight.waits.known)
+        check(&flight.waits);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char text[TEXT_BYTES + 1];
@@ -42,5 +54,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     CT_ASSERT(child >= 0 && child != PID);
     if (child != 0)
         check(&place);
+    check_flight(text);
     return 0;
 }

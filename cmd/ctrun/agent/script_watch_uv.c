@@ -135,9 +135,23 @@ static void accuse(struct script_watch *watch)
     write_down(watch);
 }
 
+/* A rank whose collective has not ended waits in it, wherever its main thread stands: collectives
+ * on a GPU return before they are done. */
+static void place_by_flight(struct ct_hung_rank *hung)
+{
+    if (!hung->flight.waits.known)
+        return;
+    if (!hung->place.known)
+        hung->place = hung->flight.waits;
+    else if (hung->place.call[0] == '\0')
+        (void)ct_str_copy(hung->place.call, sizeof hung->place.call, hung->flight.waits.call);
+}
+
 /* One that is in a collective may wait for a rank of another node, whose agent names that. */
 static void conclude(struct script_watch *watch)
 {
+    for (uint32_t i = 0; i < watch->hung_count; i++)
+        place_by_flight(&watch->hung[i]);
     ct_odd_find(watch->hung, watch->hung_count, &watch->odd);
     const struct ct_python_place *place = &watch->hung[watch->odd.culprit].place;
     bool is_outside = place->known && place->call[0] == '\0';
@@ -156,12 +170,21 @@ static void conclude(struct script_watch *watch)
 /* Keep what was printed of a rank, and find where it is. */
 static void read_stack(struct script_watch *watch, struct ct_hung_rank *hung, const char *text)
 {
-    if (text[0] == '\0')
+    if (text == NULL || text[0] == '\0')
         return;
     (void)ct_buf_printf(&watch->stacks, "==== rank %u (pid %d), Python\n%s\n", hung->rank,
                         hung->pid, text);
     (void)ct_python_place_find(text, hung->pid, &hung->place);
     hung->child_pid = ct_python_child_find(text, hung->pid, &hung->child);
+}
+
+/* The same of its flight recorder. */
+static void read_flight(struct script_watch *watch, struct ct_hung_rank *hung, const char *text)
+{
+    if (text == NULL || !ct_torch_flight_parse(text, hung->pid, &hung->flight))
+        return;
+    (void)ct_buf_printf(&watch->stacks, "==== rank %u (pid %d), flight recorder of PyTorch\n%s\n",
+                        hung->rank, hung->pid, text);
 }
 
 /* Is it Python, which prints its stacks when it is aborted? */
@@ -217,8 +240,10 @@ static void on_stacks(void *context, struct ct_python_stack *stacks, size_t coun
     if (is_current(watch)) {
         (void)poll_workers(watch);
         if (ct_rhythm_stands(&watch->rhythm, &watch->verdict)) {
-            for (size_t i = 0; i < count; i++)
-                read_stack(watch, &watch->hung[i], stacks[i].text != NULL ? stacks[i].text : "");
+            for (size_t i = 0; i < count; i++) {
+                read_stack(watch, &watch->hung[i], stacks[i].text);
+                read_flight(watch, &watch->hung[i], stacks[i].flight);
+            }
             examine(watch);
         }
     }
@@ -256,19 +281,22 @@ static void begin_verdict(struct script_watch *watch)
 {
     const struct node *node = watch->node;
     const char *program = node->job->program.path, *slash = strrchr(program, '/');
-    char beside[PATH_MAX];
+    char beside[PATH_MAX], dumps[PATH_MAX];
 
     list_hung(watch);
     ct_buf_clear(&watch->stacks);
     struct ct_python_stack *stacks = calloc(watch->hung_count, sizeof *stacks);
     for (uint32_t i = 0; stacks != NULL && i < watch->hung_count; i++)
         stacks[i] = (struct ct_python_stack){.pid = watch->hung[i].pid,
+                                             .rank = watch->hung[i].rank,
                                              .stopped = watch->hung[i].state == 'T'};
+    folder_flight_dumps(&node->job->folder, watch->generation, dumps);
+    const struct ct_python_stacks_request request = {
+        .stacks = stacks, .count = watch->hung_count, .beside = beside, .dumps = dumps};
     (void)snprintf(beside, sizeof beside, "%.*s", slash != NULL ? (int)(slash - program) : 0,
                    program);
     watch->phase = COLLECTING;
-    if (stacks == NULL || ct_python_stacks(&watch->node->loop, stacks, watch->hung_count, beside,
-                                           on_stacks, watch) != 0)
+    if (stacks == NULL || ct_python_stacks(&watch->node->loop, &request, on_stacks, watch) != 0)
         examine(watch);
     free(stacks);
 }

@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/fs.h"
+#include "preload/interpose.h"
 
 #include <criterion/criterion.h>
 #include <limits.h>
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORDS_MAX = 16, WORD_BYTES = 256, STEPS_MAX = 4096, BATCH = 48 };
+enum { WORDS_MAX = 16, WORD_BYTES = 256, STEPS_MAX = 4096, BATCH = 48, SLOW_MS = 8 };
 
 static int batch_of(const struct fleet *fleet)
 {
@@ -60,6 +61,19 @@ void fleet_job(const struct fleet *fleet, struct drill_job *job)
     cr_assert_leq(fleet->steps, STEPS_MAX);
     job->options = options_of(fleet);
     job->program = program();
+}
+
+static struct interpose_page *disk;
+
+void fleet_disk_slow(void)
+{
+    disk = drill_interpose();
+    disk->metrics_ms = SLOW_MS;
+}
+
+void fleet_disk_fast(void)
+{
+    disk->metrics_ms = 0;
 }
 
 void fleet_run_alone(const struct fleet *fleet)

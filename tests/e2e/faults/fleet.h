@@ -23,6 +23,11 @@ struct fleet {
 /* Make `job` start this training. The words are static: one job at a time. */
 void fleet_job(const struct fleet *fleet, struct drill_job *job);
 
+/* From now on each step waits for a slow disk, until it is fast: whoever is left alone is still at
+ * work when others come back, and computes little. For nodes that are started afterwards. */
+void fleet_disk_slow(void);
+void fleet_disk_fast(void);
+
 /* The same undisturbed, in one process. */
 void fleet_run_alone(const struct fleet *fleet);
 

@@ -4,7 +4,6 @@
 #include "e2e.h"
 #include "fleet.h"
 #include "nodes/cluster.h"
-#include "preload/interpose.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -13,11 +12,8 @@
 
 TestSuite(leader, .init = drill_enter, .fini = drill_leave, .timeout = 120);
 
-enum { STEPS = 2500, STEP_MS = 8, NODES = 3, MOST = 5 };
+enum { STEPS = 2500, NODES = 3, MOST = 5 };
 
-/* Until `finish` a step waits for a slow disk: whoever is left alone is still at work when others
- * come back, and computes little. */
-static struct interpose_page *disk;
 static const char *const debug[] = {"--log.level=debug", NULL};
 static const struct fleet run = {.name = "run", .steps = STEPS, .words = debug};
 /* The same with a batch that five nodes can divide. */
@@ -31,8 +27,7 @@ static void start_nodes(int nodes, struct drill_job *job, pid_t workers[MOST])
     if (job->endpoints == NULL)
         job->endpoints = "10.78.0.1:29400";
     fleet_job(nodes == MOST ? &of_five : &run, job);
-    disk = drill_interpose();
-    disk->metrics_ms = STEP_MS;
+    fleet_disk_slow();
     for (int i = 0; i < nodes; i++)
         (void)drill_node(i, i, job);
     fleet_wait_step(&run, 60, 30);
@@ -67,7 +62,7 @@ static void expect_same_workers(const pid_t workers[MOST], int nodes)
 
 static void finish(int first, int nodes)
 {
-    disk->metrics_ms = 0;
+    fleet_disk_fast();
     for (int i = first; i < nodes; i++)
         cr_assert_eq(fleet_finish(i, 60), 0, "%s", ct_buf_str(&drill_proc(i)->text));
     fleet_expect_samples(nodes == MOST ? &of_five : &run);
@@ -324,7 +319,7 @@ Test(leader, a_node_that_is_left_brings_the_job_to_the_host_that_is_started_agai
     (void)drill_node(0, 0, &job);
     fleet_wait_step(&run, step + 20, 20);
     cr_assert_eq(fleet_worker_now(left), workers[left]);
-    disk->metrics_ms = 0;
+    fleet_disk_fast();
     cr_assert_eq(fleet_finish(0, 60), 0, "%s", ct_buf_str(&drill_proc(0)->text));
     cr_assert_eq(fleet_finish(left, 60), 0, "%s", ct_buf_str(&drill_proc(left)->text));
     fleet_expect_samples(&run);

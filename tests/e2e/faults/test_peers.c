@@ -3,7 +3,6 @@
 #include "e2e.h"
 #include "fleet.h"
 #include "nodes/cluster.h"
-#include "preload/interpose.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -13,11 +12,7 @@
 
 TestSuite(peers, .init = drill_enter, .fini = drill_leave, .timeout = 120);
 
-enum { PEERS = 3, NODES = 3, STEPS = 2500, STEP_MS = 8 };
-
-/* Until `finish` a step waits for a slow disk: whoever is left alone is still at work when others
- * come back, and computes little. */
-static struct interpose_page *disk;
+enum { PEERS = 3, NODES = 3, STEPS = 2500 };
 static const char *const debug[] = {"--log.level=debug", NULL};
 static const struct fleet run = {.name = "run", .steps = STEPS, .words = debug};
 
@@ -86,8 +81,7 @@ static void start_training(struct drill_job *job, pid_t workers[NODES])
     (void)wait_leader(-1);
     job->endpoints = drill_peers();
     fleet_job(&run, job);
-    disk = drill_interpose();
-    disk->metrics_ms = STEP_MS;
+    fleet_disk_slow();
     for (int i = 0; i < NODES; i++)
         (void)drill_node(i, i, job);
     fleet_wait_step(&run, 60, 40);
@@ -103,7 +97,7 @@ static void expect_same_workers(const pid_t workers[NODES])
 
 static void finish(void)
 {
-    disk->metrics_ms = 0;
+    fleet_disk_fast();
     for (int i = 0; i < NODES; i++)
         cr_assert_eq(fleet_finish(i, 90), 0, "%s", ct_buf_str(&drill_proc(i)->text));
     fleet_expect_samples(&run);

@@ -1,8 +1,10 @@
 """Ranks train in step; at one step a rank goes wrong, and no rank ever gets on.
 
-usage: ctrun --hang_timeout T [options] planted.py stop | loop | skip | read | loader
+usage: ctrun --hang_timeout T [options] planted.py stop | loop | skip | read | loader | behind
 
-The last rank is the one at fault. The line of its hang is marked with the way's name.
+The last rank is the one at fault. The line of its hang is marked with the way's name. "behind" needs PyTorch with a
+flight recorder for gloo: collectives only begin there, as on a GPU, and all ranks wait at one line; the last one
+has left a collective out.
 """
 import os
 import signal
@@ -48,6 +50,26 @@ def read():
         source.read()
 
 
+def answer_requests(path):
+    """Dump the flight recorder at a byte from its pipe, as the monitor of NCCL's groups does."""
+    os.mkfifo(path)
+    with open(path, "rb") as pipe:
+        pipe.read(1)
+    torch._C._distributed_c10d._dump_fr_trace_file(dist.get_rank(), includeStackTraces=True)
+
+
+def lag(victim):
+    path = os.environ["TORCH_NCCL_DEBUG_INFO_PIPE_FILE"] + os.environ["RANK"] + ".pipe"
+    threading.Thread(target=answer_requests, args=(path,), daemon=True).start()
+    begun = []
+    for step in range(STEPS):
+        os.utime(os.environ["CTRUN_HEARTBEAT_FILE"])
+        if victim and step == STEPS - 1:
+            break
+        begun.append(dist.all_reduce(torch.ones(step), async_op=True))
+    threading.Event().wait()  # behind
+
+
 def train(victim):
     loader = DataLoader(Numbers(victim), batch_size=1, num_workers=1 if way == "loader" else 0)
     for step, value in enumerate(loader):  # loader
@@ -61,5 +83,5 @@ def train(victim):
 
 
 dist.init_process_group("gloo")
-train(dist.get_rank() == dist.get_world_size() - 1)
+(lag if way == "behind" else train)(dist.get_rank() == dist.get_world_size() - 1)
 dist.destroy_process_group()

@@ -275,6 +275,19 @@ Test(torch, planted_hangs_of_scripts_are_named_with_rank_file_line_and_collectiv
         is_named(&runs[i], &plants[i]);
 }
 
+Test(torch, a_rank_that_has_left_out_a_collective_is_named_by_pytorchs_flight_recorder)
+{
+    const struct plant plant = {
+        "behind", "3", "(lag)",
+        "; it has called 5 collectives of group default_pg (0), others 6; "};
+    struct proc run;
+
+    if (getenv("TEST_TORCH") == NULL)
+        cr_skip_test("skipped: PyTorch 1.13 has no flight recorder (scripts/test-torch)");
+    start_planted(&run, &plant);
+    is_named(&run, &plant);
+}
+
 /* The error file that a launcher left, without the time in it and a last newline. */
 static char *error_file(const char *path)
 {

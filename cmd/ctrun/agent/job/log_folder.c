@@ -4,8 +4,10 @@
 #include "base/fs.h"
 #include "base/str.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -87,6 +89,28 @@ const char *folder_of_round(const struct folder *folder, uint32_t restarts, uint
                            (unsigned long long)generation);
 }
 
+void folder_flight_dumps(const struct folder *folder, uint64_t generation, char *to)
+{
+    int length = snprintf(to, PATH_MAX, "%s/torch_flight.g%llu_rank_", folder->path,
+                          (unsigned long long)generation);
+
+    if (folder->path[0] == '\0' || length >= PATH_MAX)
+        to[0] = '\0';
+}
+
+/* Whoever reads all files of the folder later would wait for a pipe's writer for ever. */
+static void remove_pipes(const char *path)
+{
+    DIR *folder = opendir(path);
+    const struct dirent *entry;
+
+    while (folder != NULL && (entry = readdir(folder)) != NULL)
+        if (entry->d_type == DT_FIFO)
+            (void)unlinkat(dirfd(folder), entry->d_name, 0);
+    if (folder != NULL)
+        (void)closedir(folder);
+}
+
 const char *folder_temporary(const struct folder *folder)
 {
     return folder->path == NULL || folder->stays ? "" : folder->path;
@@ -96,8 +120,10 @@ void folder_drop(const struct folder *folder, bool named)
 {
     if (folder->path == NULL || folder->path[0] == '\0')
         return;
-    if (folder->stays)
+    if (folder->stays) {
+        remove_pipes(folder->path);
         (void)rmdir(folder->path);
-    else if (!named)
+    } else if (!named) {
         (void)ct_fs_remove_tree(folder->path);
+    }
 }

@@ -9,7 +9,8 @@
  *         |   +-- filtered_stdout.log         the lines of all its workers that pass the filters
  *         |   `-- filtered_stderr.log
  *         +-- hang-rank-RRRR.gG.txt           the stacks of a rank that hung
- *         `-- flight_rank_RRRR.gG.json        the flight recorder of a rank
+ *         +-- flight_rank_RRRR.gG.json        the flight recorder of a rank
+ *         `-- torch_flight.gG_rank_R          the same of PyTorch, as it dumped it: a pickle
  *
  * Error files need a folder even where no logs are wanted: then it is a temporary one, with only
  * attempt_RESTARTS_gGENERATION_LOCAL_RANK_error.json in it, which is removed with ctrun unless the
@@ -44,11 +45,15 @@ int folder_make(const struct folder_request *request, struct ct_arena *arena,
 const char *folder_of_round(const struct folder *folder, uint32_t restarts, uint64_t generation,
                             struct ct_arena *arena);
 
+/* Write the PREFIX of the dumps of PyTorch's flight recorders in a round (diagnose/torch_flight.h)
+ * to `to`, of PATH_MAX bytes: a rank is appended to it. "" when this node keeps no files. */
+void folder_flight_dumps(const struct folder *folder, uint64_t generation, char *to);
+
 /* Return the path of a temporary folder, else "". */
 const char *folder_temporary(const struct folder *folder);
 
-/* Remove a temporary folder, unless the report named a file in it (`named`), and a permanent one
- * that is empty. */
+/* Remove a temporary folder, unless the report named a file in it (`named`), pipes that workers
+ * left in a permanent one, and that one if it is empty. */
 void folder_drop(const struct folder *folder, bool named);
 
 #endif

@@ -5,7 +5,11 @@
 #include "launch/worker_env.h"
 #include "output/prefix.h"
 
+#include <limits.h>
 #include <string.h>
+
+/* How many collectives PyTorch's flight recorder keeps: its own default where it records. */
+#define FLIGHT_CALLS "2000"
 
 static const char *const names[CT_CONSOLE_STREAMS] = {"stdout.log", "stderr.log"};
 static const char *const filtered_names[CT_CONSOLE_STREAMS] = {"filtered_stdout.log",
@@ -167,11 +171,17 @@ static int fill(const struct round_input *input, uint32_t i, const char *stop_si
     const struct job *job = input->job;
     const struct ct_round *round = input->round;
     struct ct_worker_env env = common_env(input);
+    char flight_dumps[PATH_MAX];
 
     ct_worker_env_ranks(&env, round->runs, round->self, i);
+    folder_flight_dumps(&job->folder, round->generation, flight_dumps);
     env.error_file = job->program.native ? "" : spec->error_file;
     env.heartbeat_file = input->heartbeat_files != NULL ? input->heartbeat_files[i] : NULL;
-    env.fault_handler = input->heartbeat_files != NULL ? "1" : NULL;
+    if (input->heartbeat_files != NULL) {
+        env.fault_handler = "1";
+        env.flight_dumps = flight_dumps[0] != '\0' ? flight_dumps : NULL;
+        env.flight_calls = env.flight_dumps != NULL ? FLIGHT_CALLS : NULL;
+    }
     env.stop_signals = stop_signals;
     env.device_rank = job->virtual_local_rank ? 0 : i;
     env.visible_devices = job->gpus != NULL ? job->gpus[i] : NULL;

@@ -244,12 +244,18 @@ class Elastic:
             self._save(self._job.stop_deadline or 0.0)
         return False
 
+    @property
+    def _written(self) -> Checkpoints | None:
+        """The checkpoints, on the rank that writes them."""
+        return self._checkpoints if self._job.rank == 0 else None
+
     def _save(self, seconds: float) -> None:
-        if self._checkpoints is None or self._job.rank != 0:
+        written = self._written
+        if written is None:
             return
         self._job.at("checkpoint", self.step)
-        self._checkpoints.save(self.step)
-        self._checkpoints.conclude(seconds)
+        written.save(self.step)
+        written.conclude(seconds)
         self._job.at("step", self.step)
 
     def epochs(self, count: int) -> Iterator[int]:
@@ -295,8 +301,9 @@ class Elastic:
             yield batch
 
     def _enter_body(self) -> None:
-        if self._checkpoints is not None and self._job.rank == 0:
-            self._checkpoints.conclude(0.0)
+        written = self._written
+        if written is not None:
+            written.conclude(0.0)
             if self._every and self.step and self.step % self._every == 0:
                 self._save(0.0)
         self._keep()
@@ -339,8 +346,9 @@ class Elastic:
                              "make it anew in each round: call ctrun.torch.init_process_group instead")
         error = _abi.ErrorText()
         _abi.check(_abi.job_register_calls(self._job.handle, byref(self._calls), byref(error)), error)
-        if self._checkpoints is not None and self._job.rank == 0 and self._job.lineage == 0:
-            self._step.number = self._checkpoints.load()
+        written = self._written
+        if written is not None and self._job.lineage == 0:
+            self._step.number = written.load()
         if self._optimizer is not None:
             original = self._optimizer.step
             self._optimizer.step = self._guarded(original)
@@ -354,8 +362,9 @@ class Elastic:
 
     def __exit__(self, kind, error, _) -> None:
         try:
-            if error is None and self._checkpoints is not None and self._job.rank == 0:
-                self._checkpoints.conclude(_LAST_S)
+            written = self._written
+            if error is None and written is not None:
+                written.conclude(_LAST_S)
         finally:
             self._undo.close()
         if isinstance(error, Exception) and not isinstance(error, ClosedError):

@@ -95,6 +95,39 @@ Test(odd_rank, one_at_another_line_than_most_is_named)
     named(RANKS, CT_ODD_ELSEWHERE, 3, " at t.py:10 (main); 3 ranks are at t.py:9 (main)");
 }
 
+/* What its flight recorder knows: calls in a group that all have, and in one of its own. */
+static void put_calls(uint32_t rank, uint64_t calls)
+{
+    struct ct_torch_flight *flight = &ranks[rank].flight;
+
+    flight->group_count = 2;
+    (void)snprintf(flight->groups[0].name, CT_FLIGHT_NAME, "own (%u)", rank);
+    flight->groups[0].calls = rank;
+    (void)snprintf(flight->groups[1].name, CT_FLIGHT_NAME, "all (0)");
+    flight->groups[1].calls = calls;
+}
+
+Test(odd_rank, one_that_has_called_fewer_collectives_is_named_wherever_it_is)
+{
+    put_all("t.py", 40, "all_reduce");
+    for (uint32_t i = 0; i < RANKS; i++)
+        put_calls(i, 41);
+    named(RANKS, CT_ODD_SAME, 0, " in all_reduce at t.py:40 (main), as all 4 ranks do");
+    put_calls(2, 40);
+    named(RANKS, CT_ODD_BEHIND, 2,
+          " in all_reduce at t.py:40 (main); it has called 40 collectives of group all (0), others "
+          "41");
+    put(2, "t.py", 31, "");
+    put_calls(2, 40);
+    named(RANKS, CT_ODD_BEHIND, 2,
+          " at t.py:31 (main), outside of any collective; 3 ranks wait in all_reduce at t.py:40 "
+          "(main); it has called 40 collectives of group all (0), others 41");
+    put_calls(1, 38);
+    cr_assert_eq(find(RANKS).culprit, 1, "it lags more");
+    ranks[3].state = 'T';
+    cr_assert_eq(find(RANKS).kind, CT_ODD_STOPPED);
+}
+
 Test(odd_rank, of_two_that_differ_both_lines_are_told)
 {
     put(0, "t.py", 40, "all_reduce");
