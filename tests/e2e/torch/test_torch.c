@@ -217,7 +217,8 @@ static const struct plant {
     {"stop", "2", "(stop)", "its process is stopped by a signal"},
     {"skip", "3", "(train)", "; 2 ranks wait in all_reduce at "},
     {"read", "2", "(read)", ", outside of any collective; rank 0 waits in all_reduce at "},
-    {"loader", "2", "(train)", ", outside of any collective; rank 0 waits in all_reduce at "},
+    {"loader", "2", "(train)",
+     "; rank 0 waits in all_reduce at "}, /* after its child, with py-spy */
 };
 
 /* The line of planted.py that is marked with this way's name. */
