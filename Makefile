@@ -38,7 +38,7 @@ DIRS_decode := lib/decode
 DIRS_recipe := lib/recipe
 DIRS_data   := lib/data
 DIRS_train  := lib/train lib/train/checkpoint
-DIRS_rdzv   := $(addprefix rendezvous/,core service holder server client store)
+DIRS_rdzv   := $(addprefix rendezvous/,core history service holder server page client store)
 DIRS_replica := rendezvous/replica
 DIRS_agent  := cmd/ctrun/agent/core
 DIRS_coll   := $(addprefix collectives/,job group algorithm reduce) \
@@ -195,6 +195,7 @@ $(STAMP): FORCE
 .PHONY: FORCE
 FORCE:
 
+$(BUILD)/obj/rendezvous/page/asset.o: $(wildcard rendezvous/page/page.*)
 $(BUILD)/obj/%.o: %.c $(STAMP)
 	@mkdir -p $(@D)
 	$(SAY) '  CC   $<'

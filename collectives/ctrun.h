@@ -72,10 +72,10 @@ struct ct_assignment {
 struct ct_progress {
     uint64_t epoch, epochs; /* from 0; how many */
     uint64_t step, steps;
-    double loss;
-    double samples_per_s;
-    double learning_rate;
+    double loss, samples_per_s, learning_rate;
     double eta_s;
+    double trained_s; /* since this rank's loop of the round began; of it, steps waited ... */
+    double saving_s, straggler_s; /* ... for a checkpoint, and for the slowest rank */
 };
 
 /* An evaluation on held-out data: progress while it runs, a line of the log when it is complete. */

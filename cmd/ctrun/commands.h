@@ -43,6 +43,7 @@ int ct_cmd_slurm(int argc, char **argv);
 /* admin_cmd.c: query a running job, or remove hosts from it: argv[0] is status, drain, cordon or
  * uncordon. */
 int ct_cmd_admin(int argc, char **argv);
+int ct_cmd_events(int argc, char **argv);
 
 /* flight_cmd.c: print the flight recorders of the ranks on this machine, or of a whole job. */
 int ct_cmd_flight(int argc, char **argv);

@@ -13,8 +13,8 @@
 #include "base/version.h"
 #include "net/descriptors.h"
 #include "net/endpoint.h"
-#include "net/http_uv.h"
 #include "rendezvous/holder/peers.h"
+#include "rendezvous/page/page_uv.h"
 #include "rendezvous/server/server_uv.h"
 
 #include <malloc.h>
@@ -31,7 +31,7 @@ struct daemon {
     uv_signal_t signals[SIGNALS];
     uv_timer_t goodbye; /* bounds what connections may take to end in good order */
     struct ct_rdzv_server *server;
-    struct ct_http_server *http;
+    struct ct_page_server *page;
     struct ct_log log;
     struct ct_log_writer *writer; /* NULL: the log is written where it arises */
     int stderr_fd;
@@ -57,8 +57,8 @@ static void stop(struct daemon *daemon)
     uv_unref((uv_handle_t *)&daemon->goodbye);
     for (size_t i = 0; i < SIGNALS; i++)
         uv_close((uv_handle_t *)&daemon->signals[i], NULL);
-    if (daemon->http != NULL)
-        ct_http_stop(daemon->http);
+    if (daemon->page != NULL)
+        ct_page_stop(daemon->page);
     ct_rdzv_server_stop(daemon->server, NULL, NULL);
 }
 
@@ -125,54 +125,6 @@ static int write_port_file(const struct daemon *daemon, const char *path, struct
     else
         (void)snprintf(text, sizeof(text), "%u\n", endpoint.port);
     return ct_fs_replace(path, text, strlen(text), err);
-}
-
-static void put_health(const struct daemon *daemon, struct ct_buf *out)
-{
-    (void)daemon;
-    (void)ct_buf_puts(out, "ok\n");
-}
-
-static void put_status(const struct daemon *daemon, struct ct_buf *out)
-{
-    ct_rdzv_server_describe(daemon->server, out);
-}
-
-static void put_metrics(const struct daemon *daemon, struct ct_buf *out)
-{
-    ct_rdzv_server_metrics(daemon->server, out);
-}
-
-static void put_pages(const struct daemon *daemon, struct ct_buf *out);
-
-static const struct page {
-    const char *path;
-    const char *what;
-    void (*put)(const struct daemon *daemon, struct ct_buf *out);
-} pages[] = {
-    {"/", "this list", put_pages},
-    {"/status", "one line per job", put_status},
-    {"/metrics", "the same figures in the text format of Prometheus", put_metrics},
-    {"/healthz", "ok, as long as this ctrund answers", put_health},
-};
-
-static void put_pages(const struct daemon *daemon, struct ct_buf *out)
-{
-    (void)daemon;
-    (void)ct_buf_puts(out, "ctrund " CT_VERSION "\n");
-    for (size_t i = 0; i < CT_COUNT(pages); i++)
-        (void)ct_buf_printf(out, "%-10s %s\n", pages[i].path, pages[i].what);
-}
-
-static void answer_http(void *user, const char *path, struct ct_http_answer *answer)
-{
-    for (size_t i = 0; i < CT_COUNT(pages); i++)
-        if (strcmp(path, pages[i].path) == 0) {
-            pages[i].put(user, &answer->body);
-            return;
-        }
-    answer->status = 404;
-    (void)ct_buf_puts(&answer->body, "no such page; GET / lists all\n");
 }
 
 /* As many descriptors as the system allows, less those that journal, metrics and operators need:
@@ -243,16 +195,15 @@ static int start(struct daemon *daemon, const struct ct_ctrund_options *options,
     if (options->status != NULL) {
         struct ct_endpoint endpoint;
         rc = ct_endpoint_parse(options->status, -1, &endpoint, err);
-        struct ct_http_options http = {.handler = answer_http, .user = daemon};
         if (rc == 0)
-            rc = ct_http_start(&daemon->loop, &endpoint, &http, &daemon->http, err);
+            rc = ct_page_start(&daemon->loop, &endpoint, daemon->server, &daemon->page, err);
     }
     if (rc == 0 && options->port_file != NULL)
         rc = write_port_file(daemon, options->port_file, err);
-    if (rc == 0 && daemon->http != NULL) {
+    if (rc == 0 && daemon->page != NULL) {
         char text[CT_ENDPOINT_TEXT];
         ct_log_event(&daemon->log, CT_LOG_INFO, "listen", "answers HTTP on %s",
-                     ct_endpoint_print(ct_http_endpoint(daemon->http), text));
+                     ct_endpoint_print(ct_page_endpoint(daemon->page), text));
     }
     if (rc == 0)
         tell_limit(daemon, server.links_max);
@@ -272,8 +223,8 @@ static int serve(struct daemon *daemon, const struct ct_ctrund_options *options,
     if (rc == 0)
         rc = start(daemon, options, err);
     if (rc != 0) {
-        if (daemon->http != NULL)
-            ct_http_stop(daemon->http);
+        if (daemon->page != NULL)
+            ct_page_stop(daemon->page);
         ct_rdzv_server_stop(daemon->server, NULL, NULL);
         for (size_t i = 0; i < SIGNALS; i++)
             if (daemon->signals[i].data != NULL)

@@ -272,7 +272,10 @@ int ct_job_progress(struct ct_job *job, const struct ct_progress *progress)
                      .loss = progress->loss,
                      .samples_per_s = progress->samples_per_s,
                      .learning_rate = progress->learning_rate,
-                     .eta_s = isnan(progress->eta_s) ? -1.0 : progress->eta_s}};
+                     .eta_s = isnan(progress->eta_s) ? -1.0 : progress->eta_s,
+                     .trained_s = progress->trained_s,
+                     .saving_s = progress->saving_s,
+                     .straggler_s = progress->straggler_s}};
 
     return send_message(job, &message);
 }

@@ -20,7 +20,8 @@ LIES(ct_assignment, restart_count, 80);
 IS(ct_assignment, 88);
 
 LIES(ct_progress, loss, 32);
-IS(ct_progress, 64);
+LIES(ct_progress, trained_s, 64);
+IS(ct_progress, 88);
 IS(ct_job_evaluation, 56);
 IS(ct_ready, 24);
 

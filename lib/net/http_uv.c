@@ -1,6 +1,7 @@
 /* A small HTTP server; see http_uv.h.
  *
- *   accept -> read until the blank line -> handler -> write head and body -> shut down -> close */
+ *   accept -> read until the blank line -> handler -> write head and body -> shut down -> close
+ *                                                                        `-> stream -> close */
 #include "net/http_uv.h"
 
 #include "net/address.h"
@@ -11,12 +12,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 enum {
     REQUEST_BYTES = 8192,
     BACKLOG = 128,
     BODY_BYTES = 8 << 20,
+    STREAM_BYTES = 1 << 20,
 };
 
 union stream {
@@ -37,6 +40,7 @@ struct client {
     bool answered;  /* the answer is being written */
     bool written;   /* it is: the client's end is awaited */
     bool peer_done; /* the client has ended its side */
+    bool stream;    /* it gets what is sent to all */
     struct ct_buf head, body;
     uv_write_t write;
     uv_shutdown_t shutdown;
@@ -116,11 +120,65 @@ static void on_shutdown(uv_shutdown_t *request, int status)
         end_client(request->data);
 }
 
+/* One piece of a stream, with its bytes behind. */
+struct piece {
+    uv_write_t write;
+    char bytes[];
+};
+
+static void on_piece_written(uv_write_t *request, int status)
+{
+    struct client *client = request->data;
+
+    free(request);
+    if (status != 0)
+        end_client(client);
+}
+
+static void send_piece(struct client *client, const char *data, size_t size)
+{
+    struct piece *piece = NULL;
+
+    if (uv_stream_get_write_queue_size(&client->io.stream) + size <= STREAM_BYTES)
+        piece = malloc(sizeof *piece + size);
+    if (piece == NULL) {
+        end_client(client);
+        return;
+    }
+    memcpy(piece->bytes, data, size);
+    piece->write.data = client;
+    uv_buf_t bytes = uv_buf_init(piece->bytes, (unsigned)size);
+    if (uv_write(&piece->write, &client->io.stream, &bytes, 1, on_piece_written) != 0) {
+        free(piece);
+        end_client(client);
+    }
+}
+
+size_t ct_http_streams(const struct ct_http_server *server)
+{
+    size_t count = 0;
+
+    for (const struct client *client = server->clients; client != NULL; client = client->next)
+        count += client->stream;
+    return count;
+}
+
+void ct_http_stream_send(struct ct_http_server *server, const char *data, size_t size)
+{
+    for (struct client *client = server->clients; client != NULL; client = client->next)
+        if (client->stream && !uv_is_closing(&client->io.handle))
+            send_piece(client, data, size);
+}
+
 /* All is written: wait for the client's end, lest the kernel reset what it has not read yet. */
 static void on_written(uv_write_t *request, int status)
 {
     struct client *client = request->data;
 
+    if (client->stream && status == 0) {
+        (void)uv_timer_stop(&client->timer);
+        return;
+    }
     client->written = true;
     client->shutdown.data = client;
     if (status != 0 || client->peer_done ||
@@ -139,6 +197,7 @@ static const char *reason_of(int status)
         {404, "Not Found"},
         {405, "Method Not Allowed"},
         {408, "Request Timeout"},
+        {421, "Misdirected Request"},
         {431, "Request Header Fields Too Large"},
         {500, "Internal Server Error"},
         {503, "Service Unavailable"},
@@ -160,11 +219,15 @@ static void respond(struct client *client, struct ct_http_answer *answer)
     }
     client->answered = true;
     client->body = answer->body;
+    client->stream = answer->stream && answer->status == 200;
     ct_buf_printf(&client->head,
-                  "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
-                  "Cache-Control: no-store\r\nConnection: close\r\n\r\n",
-                  answer->status, reason_of(answer->status), answer->content_type,
-                  client->body.size);
+                  "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nCache-Control: no-store\r\n"
+                  "Content-Security-Policy: default-src 'self'; img-src data:\r\n"
+                  "X-Content-Type-Options: nosniff\r\nConnection: close\r\n",
+                  answer->status, reason_of(answer->status), answer->content_type);
+    if (!client->stream)
+        ct_buf_printf(&client->head, "Content-Length: %zu\r\n", client->body.size);
+    ct_buf_puts(&client->head, "\r\n");
     if (client->head.failed) {
         end_client(client);
         return;
@@ -206,8 +269,30 @@ static void on_timer(uv_timer_t *timer)
 
 /* ---- the request ---- */
 
-/* "GET /path?query HTTP/1.x": cut out the path. 200, or the status of what is wrong. */
-static int parse(char *request, char **ret_path)
+/* The value of a header field, without blanks in front; NULL: it is not there. */
+static const char *find_field(const char *line_end, const char *name)
+{
+    size_t length = strlen(name);
+
+    for (const char *line = line_end; line != NULL; line = strstr(line + 2, "\r\n"))
+        if (strncasecmp(line + 2, name, length) == 0 && line[2 + length] == ':')
+            return line + 3 + length + strspn(line + 3 + length, " \t");
+    return NULL;
+}
+
+/* "127.0.0.1:9100", "[::1]:9100", "localhost": no name that its owner can make point anywhere. */
+static bool is_own_name(const char *host)
+{
+    size_t length = host != NULL ? strcspn(host, "\r") : 0;
+
+    if (length >= 9 && strncasecmp(host, "localhost", 9) == 0 &&
+        (length == 9 || host[9] == ':' || host[9] == ' '))
+        return true;
+    return length == 0 || strspn(host, "0123456789.:") >= length || host[0] == '[';
+}
+
+/* "GET /path?query HTTP/1.x" and its fields. 200, or the status of what is wrong. */
+static int parse(char *request, struct ct_http_request *ret_request)
 {
     char *line_end = strstr(request, "\r\n");
     char *path = strchr(request, ' ');
@@ -216,26 +301,30 @@ static int parse(char *request, char **ret_path)
     if (version == NULL || version > line_end || path[1] != '/' ||
         !ct_starts_with(version + 1, "HTTP/1."))
         return 400;
+    const char *last_event = find_field(line_end, "Last-Event-ID");
     *path++ = '\0';
     *version = '\0';
     if (strcmp(request, "GET") != 0)
         return 405;
+    if (!is_own_name(find_field(line_end, "Host")))
+        return 421;
     path[strcspn(path, "?#")] = '\0';
-    *ret_path = path;
+    ret_request->path = path;
+    ret_request->last_event = last_event != NULL ? strtoull(last_event, NULL, 10) : 0;
     return 200;
 }
 
 static void handle(struct client *client)
 {
     struct ct_http_answer answer = new_answer(200);
-    char *path = NULL;
-    int status = parse(client->request, &path);
+    struct ct_http_request request = {.last_event = 0};
+    int status = parse(client->request, &request);
 
     if (status != 200) {
         respond_error(client, status);
         return;
     }
-    client->server->options.handler(client->server->options.user, path, &answer);
+    client->server->options.handler(client->server->options.user, &request, &answer);
     respond(client, &answer);
 }
 

@@ -1,10 +1,16 @@
 /* A small HTTP/1.1 server for metrics and status: GET only, one answer a connection, loopback or
  * AF_UNIX only (it knows no key).
  *
- *   GET /metrics HTTP/1.1        -> handler(path) -> status, content type, body -> close
+ *   GET /metrics HTTP/1.1        -> handler(request) -> status, content type, body -> close
+ *   GET /events HTTP/1.1         -> handler(request) -> a stream -> ct_http_stream_send ...
  *
- * Bounds: 8 KiB of request, 5 s for it, 32 connections, 8 MiB of answer. A client above them
- * gets 400, 405, 408, 431 or 503; an answer above its limit becomes 500. */
+ * Bounds: 8 KiB of request, 5 s for it, 32 connections, 8 MiB of answer, 1 MiB that a stream's
+ * reader is behind. A client above them gets 400, 405, 408, 431 or 503; an answer above its limit
+ * becomes 500; a slow stream ends.
+ *
+ * A request must name the server by an address or as "localhost" (421 otherwise): a page of another
+ * site whose name was made to point here reads nothing. Answers forbid scripts and styles of
+ * others. */
 #ifndef CT_NET_HTTP_UV_H
 #define CT_NET_HTTP_UV_H
 
@@ -12,6 +18,7 @@
 #include "base/error.h"
 #include "net/endpoint.h"
 
+#include <stdbool.h>
 #include <uv.h>
 
 struct ct_http_server;
@@ -21,10 +28,17 @@ struct ct_http_answer {
     const char
         *content_type;  /* static text; "text/plain; charset=utf-8" unless it says otherwise */
     struct ct_buf body; /* empty, limit 8 MiB: the handler appends */
+    bool stream;        /* the answer goes on with what ct_http_stream_send sends */
 };
 
-/* Answer one request; `path` without the query. Called on the loop's thread; must not block. */
-typedef void (*ct_http_handler)(void *user, const char *path, struct ct_http_answer *answer);
+struct ct_http_request {
+    const char *path;    /* without the query */
+    uint64_t last_event; /* Last-Event-ID, of a stream that is opened again; 0: none */
+};
+
+/* Answer one request. Called on the loop's thread; must not block. */
+typedef void (*ct_http_handler)(void *user, const struct ct_http_request *request,
+                                struct ct_http_answer *answer);
 
 /* Zero in a number means its default. */
 struct ct_http_options {
@@ -41,6 +55,12 @@ int ct_http_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
 
 /* Return the address that it listens on, with the actual port. */
 const struct ct_endpoint *ct_http_endpoint(const struct ct_http_server *server);
+
+/* Return how many streams are open. */
+size_t ct_http_streams(const struct ct_http_server *server);
+
+/* Send to all open streams; copies. */
+void ct_http_stream_send(struct ct_http_server *server, const char *data, size_t size);
 
 /* Close the listener and every connection; frees itself when the loop has run. */
 void ct_http_stop(struct ct_http_server *server);

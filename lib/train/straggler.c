@@ -59,12 +59,13 @@ void ct_straggler_add(struct ct_straggler *straggler, int world,
     CT_ASSERT(world > 1);
     for (int i = 0; i < CT_STRAGGLER_BATCH; i++) {
         float cost_us = 0;
+        int last = find_last(samples, i, world, took_us[i], room, &cost_us);
 
+        straggler->cost_us += last >= 0 ? (double)cost_us : 0;
         if (straggler->warmed_us < CT_STRAGGLER_WARMUP_US) {
             straggler->warmed_us += (double)took_us[i];
             continue;
         }
-        int last = find_last(samples, i, world, took_us[i], room, &cost_us);
         if (last == UNKNOWN)
             continue;
         uint32_t at = straggler->count++ % CT_STRAGGLER_WINDOW;

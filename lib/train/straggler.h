@@ -50,6 +50,7 @@ struct ct_straggler {
     } steps[CT_STRAGGLER_WINDOW];
     double warmed_us; /* steps of so long have gone before those that count */
     uint32_t count;   /* steps that were added so far */
+    double cost_us;   /* of all that counted against a rank, also those of the warm-up */
 };
 
 struct ct_straggler_finding {

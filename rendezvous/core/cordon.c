@@ -174,7 +174,8 @@ void ct_rdzv_note_loss(struct ct_rdzv *job, const char *host)
     cordon->until_ms = job->now_ms + FLAP_WINDOW_MS;
     (void)snprintf(cordon->reason, sizeof(cordon->reason), "lost %u times within an hour",
                    flap->count);
-    ct_rdzv_announce(job, "host %s is cordoned for an hour: %s", host, cordon->reason);
+    ct_rdzv_announce(job, CT_ANNOUNCE_CORDONED, "host %s is cordoned for an hour: %s", host,
+                     cordon->reason);
     (void)apply(job, host);
     ct_rdzv_keep_cordons(job);
 }
@@ -205,7 +206,8 @@ static void cordon(struct ct_rdzv *job, uint64_t link, const struct ct_rdzv_orde
         order->for_ms > 0 ? job->now_ms + CT_MIN(order->for_ms, longest_ms) : UINT64_MAX;
     (void)snprintf(cordon->reason, sizeof(cordon->reason), "by %.60s%s%.120s", order->author,
                    order->reason[0] != '\0' ? ": " : "", order->reason);
-    ct_rdzv_announce(job, "host %s is cordoned %s", order->host, cordon->reason);
+    ct_rdzv_announce(job, CT_ANNOUNCE_CORDONED, "host %s is cordoned %s", order->host,
+                     cordon->reason);
     if (apply(job, order->host)) /* its own cordon, after losses, was of another kind */
         ct_rdzv_admit(job, NULL);
     keep_order(job, link);
@@ -222,7 +224,8 @@ static void uncordon(struct ct_rdzv *job, uint64_t link, const struct ct_rdzv_or
     flap_of(job, order->host)->count = 0;
     if (remove_entry(job, (size_t)(cordon - job->cordons)))
         ct_rdzv_admit(job, NULL);
-    ct_rdzv_announce(job, "host %s is uncordoned by %s", order->host, order->author);
+    ct_rdzv_announce(job, CT_ANNOUNCE_UNCORDONED, "host %s is uncordoned by %s", order->host,
+                     order->author);
     keep_order(job, link);
 }
 
@@ -316,7 +319,8 @@ void ct_rdzv_cordon_tick(struct ct_rdzv *job)
             i++;
             continue;
         }
-        ct_rdzv_announce(job, "the cordon of host %s is over", cordon->host);
+        ct_rdzv_announce(job, CT_ANNOUNCE_UNCORDONED, "the cordon of host %s is over",
+                         cordon->host);
         admits |= remove_entry(job, i);
         ended = true;
     }

@@ -97,12 +97,13 @@ struct ct_rdzv_action *ct_rdzv_push(struct ct_rdzv *job, enum ct_rdzv_action_kin
     return action;
 }
 
-void ct_rdzv_announce(struct ct_rdzv *job, const char *format, ...)
+void ct_rdzv_announce(struct ct_rdzv *job, enum ct_announcement kind, const char *format, ...)
 {
     /* An announcement never takes the last places: other actions need them. */
     if (job->out->count >= CT_RDZV_ACTIONS_LIMIT - CT_RDZV_EFFECTS_LIMIT)
         return;
     struct ct_rdzv_action *action = ct_rdzv_push(job, CT_RDZV_DO_ANNOUNCE, 0);
+    action->announcement = kind;
     va_list list;
     va_start(list, format);
     (void)vsnprintf(action->text, sizeof(action->text), format, list);
@@ -210,7 +211,8 @@ static void on_record(struct ct_rdzv *job, const struct ct_rdzv_event *event)
 {
     bool is_kept = event->kind == CT_RDZV_ON_PERSISTED;
     if (!is_kept && !job->journal_failure_announced)
-        ct_rdzv_announce(job, "the journal cannot be written: no new round until it can");
+        ct_rdzv_announce(job, CT_ANNOUNCE_NO_RECORD,
+                         "the journal cannot be written: no new round until it can");
     job->journal_failure_announced = !is_kept;
     if (event->seq == job->cordon_seq && event->seq != 0)
         ct_rdzv_on_cordon_record(job, is_kept);

@@ -285,6 +285,14 @@ enum ct_rdzv_action_kind {
     CT_RDZV_DO_ANNOUNCE,  /* for logs and status: text is a sentence for people */
 };
 
+/* What an ANNOUNCE is about. */
+enum ct_announcement {
+#define CT_ANNOUNCEMENT(name, text, level) CT_ANNOUNCE_##name,
+#include "rendezvous/core/announcement.def"
+#undef CT_ANNOUNCEMENT
+    CT_ANNOUNCEMENTS,
+};
+
 enum ct_rdzv_record {
     CT_RDZV_RECORD_RESERVE = 1, /* the job's parameters; its generation and restarts are used up */
     CT_RDZV_RECORD_COMMIT,      /* the roster of a generation, with its base */
@@ -305,6 +313,7 @@ struct ct_rdzv_action {
     bool at_boundary; /* stop at the next step boundary, not in the middle */
     enum ct_rdzv_member_state member_state;
     enum ct_rdzv_record record;
+    enum ct_announcement announcement;
     int32_t code;
     uint32_t retry_ms;
     char text[512];

@@ -128,8 +128,8 @@ struct ct_rdzv {
 /* ---- core.c ---- */
 struct ct_rdzv_action *ct_rdzv_push(struct ct_rdzv *job, enum ct_rdzv_action_kind kind,
                                     uint64_t link);
-void ct_rdzv_announce(struct ct_rdzv *job, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+void ct_rdzv_announce(struct ct_rdzv *job, enum ct_announcement kind, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 void ct_rdzv_set_phase(struct ct_rdzv *job, enum ct_rdzv_phase phase);
 void ct_rdzv_persist(struct ct_rdzv *job, enum ct_rdzv_record record);
 

@@ -157,7 +157,7 @@ void ct_rdzv_lost(struct ct_rdzv *job, const struct ct_rdzv_member *member,
     bool done = member->place >= 0 && job->roster.places[member->place].done;
     bool counts = member->place >= 0 && !member->leaving && !doubtful && !done;
     if (was != CT_RDZV_DONE && !is_over(job))
-        ct_rdzv_announce(job, "node %s is lost: %s", member->host, why);
+        ct_rdzv_announce(job, CT_ANNOUNCE_NODE_LOST, "node %s is lost: %s", member->host, why);
     for (uint32_t i = 0; job->phase == CT_RDZV_COMMIT && i < job->next.count; i++)
         if (job->holder[i] >= 0 && &job->members[job->holder[i]] == member)
             job->holder[i] = -1;
@@ -206,8 +206,10 @@ static void announce_failure(struct ct_rdzv *job, const struct ct_rdzv_member *m
 {
     int length = (int)strcspn(failure->text, "\n");
 
-    ct_rdzv_announce(job, "rank %d of node %s failed%s%.*s", failure->rank, member->host,
-                     length > 0 ? ": " : "", CT_MIN(length, 300), failure->text);
+    ct_rdzv_announce(
+        job, failure->code == CT_EHUNG ? CT_ANNOUNCE_WORKER_HUNG : CT_ANNOUNCE_WORKER_FAILED,
+        "rank %d of node %s failed%s%.*s", failure->rank, member->host, length > 0 ? ": " : "",
+        CT_MIN(length, 300), failure->text);
 }
 
 void ct_rdzv_on_failure(struct ct_rdzv *job, struct ct_rdzv_member *member, uint64_t generation,

@@ -71,7 +71,7 @@ void ct_rdzv_contact(struct ct_rdzv *job)
         if (member->state != CT_RDZV_FREE && !member->missed)
             member->lease_awake_ms = CT_MAX(member->lease_awake_ms, job->excused_awake_ms);
     }
-    ct_rdzv_announce(job, "nodes are heard again");
+    ct_rdzv_announce(job, CT_ANNOUNCE_HEARD, "nodes are heard again");
 }
 
 bool ct_rdzv_is_isolated(const struct ct_rdzv *job)
@@ -192,7 +192,8 @@ void ct_rdzv_scan_leases(struct ct_rdzv *job)
             until = member->lease_awake_ms = awake + CT_MIN(job->late_ms, heartbeat_ms);
         } else if (until <= awake && is_isolated && !member->hung_up && !member->missed) {
             if (!job->is_cut_off)
-                ct_rdzv_announce(job, "no node is heard: the daemon itself seems to be cut off");
+                ct_rdzv_announce(job, CT_ANNOUNCE_UNHEARD,
+                                 "no node is heard: the daemon itself seems to be cut off");
             job->is_cut_off = true;
             until = member->lease_awake_ms = awake + heartbeat_ms;
         }

@@ -295,7 +295,8 @@ void ct_rdzv_on_join(struct ct_rdzv *job, const struct ct_rdzv_event *event)
     ct_rdzv_renew_lease(job, member);
     welcome(job, member);
     if (is_new) {
-        ct_rdzv_announce(job, "node %s joined with %u slots", member->host, member->slots);
+        ct_rdzv_announce(job, CT_ANNOUNCE_NODE_JOINED, "node %s joined with %u slots", member->host,
+                         member->slots);
         ct_rdzv_admit(job, member);
     } else if (!has_left_round(job, member, join->over, UINT64_MAX)) {
         repeat_for(job, member, join->acting);
@@ -356,7 +357,7 @@ void ct_rdzv_on_leave(struct ct_rdzv *job, struct ct_rdzv_member *member, enum c
     if (member->leaving)
         return;
     ct_rdzv_set_out(job, member, true, member->barred);
-    ct_rdzv_announce(job, "node %s leaves", member->host);
+    ct_rdzv_announce(job, CT_ANNOUNCE_NODE_LEAVES, "node %s leaves", member->host);
     if (member->state == CT_RDZV_STANDBY)
         repeat_for(job, member, 0);
     else if (job->phase == CT_RDZV_RUNNING)

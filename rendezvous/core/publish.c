@@ -97,7 +97,8 @@ void ct_rdzv_on_publish_record(struct ct_rdzv *job, bool is_kept)
                                         .step = job->publishing.step};
     if (is_kept) {
         job->published = job->publishing;
-        ct_rdzv_announce(job, "checkpoint of step %" PRIu64 " saved", event.step);
+        ct_rdzv_announce(job, CT_ANNOUNCE_CHECKPOINT, "checkpoint of step %" PRIu64 " saved",
+                         event.step);
     }
     job->publishing.generation = 0;
     job->publishing_seq = 0;

@@ -71,7 +71,7 @@ void ct_rdzv_note_elsewhere(struct ct_rdzv *job, uint64_t now_ms, const char *ho
         CT_MAX(job->elsewhere_until_ms,
                now_ms + ELSEWHERE_LEASES * (uint64_t)job->params.lease_ms + ELSEWHERE_MS);
     if (is_news)
-        ct_rdzv_announce(job,
+        ct_rdzv_announce(job, CT_ANNOUNCE_UNHEARD,
                          "host %s was in a round of job %s, whose record others may hold: this "
                          "rendezvous waits for them, for the end of that ctrun, or for `ctrun "
                          "takeover`",
@@ -111,7 +111,7 @@ bool ct_rdzv_rebuild(struct ct_rdzv *job, uint64_t link, const struct ct_rdzv_jo
         ct_rdzv_note_elsewhere(job, job->now_ms, join->host);
         return false;
     }
-    ct_rdzv_announce(job,
+    ct_rdzv_announce(job, CT_ANNOUNCE_REBUILT,
                      "those who held the record of job %s are dead; it is rebuilt from what its "
                      "nodes say: host %s was in round %" PRIu64,
                      job->name, join->host, join->promised);

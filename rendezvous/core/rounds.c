@@ -32,7 +32,8 @@ void ct_rdzv_close(struct ct_rdzv *job, int code, int status, const struct ct_wi
     job->verdict_ms = UINT64_MAX;
     ct_rdzv_set_phase(job, CT_RDZV_CLOSING);
     ct_rdzv_persist(job, CT_RDZV_RECORD_CLOSE);
-    ct_rdzv_announce(job, "the job ends with status %d%s%s", status, cause ? ": " : "",
+    ct_rdzv_announce(job, status == 0 ? CT_ANNOUNCE_ENDED_WELL : CT_ANNOUNCE_ENDED_BADLY,
+                     "the job ends with status %d%s%s", status, cause ? ": " : "",
                      job->result.cause.text);
 }
 
@@ -73,8 +74,8 @@ void ct_rdzv_begin(struct ct_rdzv *job, enum ct_rdzv_reason reason, bool at_boun
             ask(job, member);
     }
     ct_rdzv_draft(job);
-    ct_rdzv_announce(job, "round %" PRIu64 " is being made (%s)", job->generation,
-                     ct_rdzv_reason_name(reason));
+    ct_rdzv_announce(job, CT_ANNOUNCE_ROUND_BEGUN, "round %" PRIu64 " is being made (%s)",
+                     job->generation, ct_rdzv_reason_name(reason));
 }
 
 static void revoke_all(struct ct_rdzv *job)
@@ -97,7 +98,7 @@ static void pause(struct ct_rdzv *job, enum ct_rdzv_reason reason)
     ct_rdzv_set_phase(job, waiting_phase(job));
     if (job->phase != CT_RDZV_PAUSED)
         return;
-    ct_rdzv_announce(job, "too few nodes are left: the job waits for others");
+    ct_rdzv_announce(job, CT_ANNOUNCE_PAUSED, "too few nodes are left: the job waits for others");
     if (job->generation == job->roster.generation) {
         /* A daemon that comes back must know that this round was given up. */
         job->generation++;
@@ -291,8 +292,8 @@ static void start_round(struct ct_rdzv *job)
     job->lost_generation = 0;
     job->leave_until_ms = job->leavers > 0 ? job->now_ms + job->params.prepare_ms : UINT64_MAX;
     ct_rdzv_push(job, CT_RDZV_DO_ROUND, CT_RDZV_ALL)->generation = job->roster.generation;
-    ct_rdzv_announce(job, "round %" PRIu64 " runs with %u nodes, %u ranks", job->roster.generation,
-                     job->roster.count, job->roster.world);
+    ct_rdzv_announce(job, CT_ANNOUNCE_ROUND_RUNS, "round %" PRIu64 " runs with %u nodes, %u ranks",
+                     job->roster.generation, job->roster.count, job->roster.world);
 }
 
 /* Somebody was lost while the roster was being made durable. */

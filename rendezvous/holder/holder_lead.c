@@ -262,6 +262,13 @@ static void io_announce(void *context, const char *job, const char *sentence)
     holder->io.announce(holder->io.context, job, sentence);
 }
 
+static uint64_t io_wall_ms(void *context)
+{
+    const struct ct_holder *holder = context;
+
+    return holder->io.wall_ms(holder->io.context);
+}
+
 static void io_trace(void *context, const char *job, const char *line)
 {
     const struct ct_holder *holder = context;
@@ -399,5 +406,6 @@ void holder_connect_parts(struct ct_holder *holder)
                                .persist = io_persist,
                                .succeed = holder->peers == NULL ? io_succeed : NULL,
                                .announce = io_announce,
+                               .wall_ms = holder->io.wall_ms != NULL ? io_wall_ms : NULL,
                                .trace = holder->io.trace != NULL ? io_trace : NULL};
 }

@@ -335,6 +335,13 @@ static struct ct_service_limits limits_of(const struct ct_rdzv_server *server,
     };
 }
 
+static uint64_t io_wall_ms(void *context)
+{
+    const struct ct_rdzv_server *server = context;
+
+    return ct_clock_wall_ns(server->clock) / 1000000u;
+}
+
 static struct ct_service_io io_of(struct ct_rdzv_server *server,
                                   const struct ct_rdzv_server_options *options)
 {
@@ -345,6 +352,7 @@ static struct ct_service_io io_of(struct ct_rdzv_server *server,
         .is_for = io_is_for,
         .persist = options->journal != NULL ? ct_server_keep_on_disk : NULL,
         .announce = io_announce,
+        .wall_ms = io_wall_ms,
         .trace = server->log != NULL && server->log->level <= CT_LOG_DEBUG ? io_trace : NULL,
     };
 }
@@ -472,9 +480,12 @@ void ct_rdzv_server_describe(const struct ct_rdzv_server *server, struct ct_buf 
         ct_holder_describe(&server->replica->holder, out);
 }
 
-void ct_rdzv_server_metrics(const struct ct_rdzv_server *server, struct ct_buf *out)
+const struct ct_service *ct_rdzv_server_service(const struct ct_rdzv_server *server)
 {
-    const struct ct_service *service = service_of(server);
-    if (service != NULL)
-        ct_service_metrics(service, out);
+    return service_of(server);
+}
+
+uint64_t ct_rdzv_server_now_ms(const struct ct_rdzv_server *server)
+{
+    return ct_server_now_ms(server);
 }

@@ -105,8 +105,13 @@ size_t ct_rdzv_server_jobs(const struct ct_rdzv_server *server);
 size_t ct_rdzv_server_running(const struct ct_rdzv_server *server);
 size_t ct_rdzv_server_links(const struct ct_rdzv_server *server);
 
-/* Append one line of text a job, and the same figures in Prometheus' text format. */
+/* Append one line of text a job; of one that does not lead, who does. */
 void ct_rdzv_server_describe(const struct ct_rdzv_server *server, struct ct_buf *out);
-void ct_rdzv_server_metrics(const struct ct_rdzv_server *server, struct ct_buf *out);
+
+/* Return the service, for those who show it; NULL: this server does not lead now. */
+const struct ct_service *ct_rdzv_server_service(const struct ct_rdzv_server *server);
+
+/* Return the time by which the service counts. */
+uint64_t ct_rdzv_server_now_ms(const struct ct_rdzv_server *server);
 
 #endif

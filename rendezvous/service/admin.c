@@ -143,6 +143,24 @@ static void answer_status(struct ct_service *service, uint64_t now_ms,
     ct_buf_deinit(&text);
 }
 
+static void answer_events(struct ct_service *service, uint64_t now_ms,
+                          const struct ct_service_link *link, uint64_t after)
+{
+    bool any = false;
+    struct ct_buf text;
+
+    for (const struct ct_service_job *job = service->jobs; job != NULL && !any; job = job->next)
+        any = ct_admin_means(service, link, job);
+    if (!any) {
+        answer_none(service, link);
+        return;
+    }
+    ct_buf_init(&text, CT_WIRE_VALUE_BYTES);
+    ct_service_put_events(service, now_ms, link, after, &text);
+    ct_service_answer(service, link->number, text.failed ? CT_ENOMEM : 0, ct_buf_str(&text));
+    ct_buf_deinit(&text);
+}
+
 /* ---- orders ---- */
 
 struct ct_service_job *ct_admin_job(struct ct_service *service, const struct ct_service_link *link)
@@ -177,6 +195,9 @@ void ct_service_on_progress(struct ct_service_job *job, uint64_t now_ms,
     job->elapsed_s = fmax(job->elapsed_s + silent_s, progress->elapsed_s);
     job->progress = *progress;
     job->progress_ms = now_ms;
+    struct ct_history_event event = {.generation = progress->generation};
+    ct_history_progress(job->history, now_ms, progress, &event);
+    ct_service_note(job, now_ms, &event);
 }
 
 void ct_service_on_store_waits(struct ct_service_job *job, uint64_t now_ms,
@@ -243,6 +264,10 @@ void ct_service_on_admin(struct ct_service *service, uint64_t now_ms, struct ct_
         return;
     if (m->verb == CT_ADMIN_STATUS) {
         answer_status(service, now_ms, link, m->json != 0);
+        return;
+    }
+    if (m->verb == CT_ADMIN_EVENTS) {
+        answer_events(service, now_ms, link, m->after);
         return;
     }
     if (m->verb == CT_ADMIN_TAKEOVER) { /* a holder of the record has it before: holder.h */

@@ -25,6 +25,7 @@ enum ct_admin_verb {
     CT_ADMIN_DRAIN,    /* the host leaves at the next step boundary */
     CT_ADMIN_CORDON,   /* no new round takes the host */
     CT_ADMIN_UNCORDON, /* they may again */
+    CT_ADMIN_EVENTS,   /* what happened: a record a line, of numbers above `after` */
     CT_ADMIN_TAKEOVER, /* of a job whose record's holders are gone: see holder.h */
     CT_ADMIN_VERBS,
 };
@@ -74,6 +75,17 @@ void ct_service_on_flight_query(struct ct_service *service, const struct ct_serv
 /* Forward the reply of a node of the link's job to the operator, if still connected. */
 void ct_service_on_flight_reply(struct ct_service *service, const struct ct_service_link *link,
                                 const struct ct_msg_flight_reply *m);
+
+/* ---- service_events.c ---- */
+
+/* Append the next event with a number above `*after`, which becomes its number, of the jobs that
+ * the operator means (`link` NULL: of all), as a record on a line. False: there is none. */
+bool ct_service_put_event(const struct ct_service *service, uint64_t now_ms,
+                          const struct ct_service_link *link, uint64_t *after, struct ct_buf *out);
+
+/* The same for all of them, as many as there is room for, 256 at most. */
+void ct_service_put_events(const struct ct_service *service, uint64_t now_ms,
+                           const struct ct_service_link *link, uint64_t after, struct ct_buf *out);
 
 /* ---- admin_text.c ---- */
 

@@ -48,6 +48,7 @@ struct ct_service *ct_service_new(const struct ct_service_limits *limits,
 static void free_job(struct ct_service_job *job)
 {
     ct_store_free(job->store);
+    ct_history_free(job->history);
     ct_rdzv_free(job->core);
     free(job->sets);
     free(job->waits);
@@ -147,7 +148,8 @@ struct ct_service_job *ct_service_find_job(const struct ct_service *service, con
     return job;
 }
 
-struct ct_service_job *ct_service_add_job(struct ct_service *service, struct ct_rdzv *core)
+struct ct_service_job *ct_service_add_job(struct ct_service *service, uint64_t now_ms,
+                                          struct ct_rdzv *core)
 {
     struct ct_service_job *job = core != NULL ? calloc(1, sizeof(*job)) : NULL;
     if (job == NULL) {
@@ -160,7 +162,8 @@ struct ct_service_job *ct_service_add_job(struct ct_service *service, struct ct_
     struct ct_store_limits limits = {.keys = 0};
     memcpy(limits.hash_key, service->limits.hash_key, sizeof(limits.hash_key));
     job->store = ct_store_new(&limits, ct_service_on_reply, job);
-    if (job->store == NULL) {
+    job->history = ct_history_new(now_ms);
+    if (job->store == NULL || job->history == NULL) {
         free_job(job);
         return NULL;
     }
@@ -343,7 +346,7 @@ static struct ct_service_job *demand_job(struct ct_service *service, uint64_t no
                      link->job_name, params->lease_ms, CT_SERVICE_LEASE_MS);
     } else if (ct_rdzv_params_check(params, &err) == 0) {
         if (service->job_count < service->limits.jobs)
-            job = ct_service_add_job(service,
+            job = ct_service_add_job(service, now_ms,
                                      ct_rdzv_new(link->job_name, params, service->epoch, now_ms));
         if (job == NULL)
             ct_error_set(&err, CT_ELIMIT,
@@ -566,6 +569,9 @@ void ct_service_tick(struct ct_service *service, uint64_t now_ms)
     for (struct ct_service_job *job = service->jobs, *next; job != NULL; job = next) {
         next = job->next;
         ct_store_tick(job->store, now_ms);
+        struct ct_history_event event = {.generation = ct_rdzv_generation(job->core)};
+        ct_history_tick(job->history, now_ms, &event);
+        ct_service_note(job, now_ms, &event);
         if (ct_rdzv_deadline(job->core) > now_ms)
             continue;
         ct_service_step(job, now_ms, &tick);
@@ -579,6 +585,7 @@ uint64_t ct_service_deadline(const struct ct_service *service)
     for (const struct ct_service_job *job = service->jobs; job != NULL; job = job->next) {
         due = CT_MIN(due, ct_rdzv_deadline(job->core));
         due = CT_MIN(due, ct_store_deadline(job->store));
+        due = CT_MIN(due, ct_history_deadline(job->history));
     }
     return due;
 }

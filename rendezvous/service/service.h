@@ -50,6 +50,9 @@ struct ct_service_io {
     /* For logs: something happened to a job, as a sentence. */
     void (*announce)(void *context, const char *job, const char *sentence);
 
+    /* Return the wall clock, for those who print times; NULL: it is the time of the calls. */
+    uint64_t (*wall_ms)(void *context);
+
     /* For logs: an event of a job's core ("> a PREPARED g2 lineage=1 step=40"), or an action that
      * follows ("< all REVOKE g2 ..."). Ticks without an effect, heartbeats that are only
      * acknowledged, and announcements are left out. May be NULL. */
@@ -59,6 +62,7 @@ struct ct_service_io {
 enum {
     CT_SERVICE_LEASE_MS = 600 * 1000, /* the longest that a job may ask for */
     CT_SERVICE_LATER = 1,             /* of io.persist */
+    CT_METRICS_NODES = 1024,          /* jobs of more nodes have no figures of each node */
 };
 
 struct ct_service_limits {
@@ -152,7 +156,7 @@ bool ct_service_is_settled(const struct ct_service *service);
 /* Append one line a job: its phase, what it waits for, and its progress. */
 void ct_service_describe(const struct ct_service *service, struct ct_buf *out);
 
-/* Append the state of every job in Prometheus' text format. */
-void ct_service_metrics(const struct ct_service *service, struct ct_buf *out);
+/* Append the state of every job in Prometheus' text format: metrics.def. */
+void ct_service_metrics(const struct ct_service *service, uint64_t now_ms, struct ct_buf *out);
 
 #endif

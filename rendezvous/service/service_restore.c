@@ -24,7 +24,7 @@ static int apply(struct ct_service *service, uint64_t now_ms, const struct ct_re
     }
     if (job == NULL && record->kind == CT_RECORD_RESERVE) {
         struct ct_rdzv *core = ct_rdzv_new(record->job, &record->params, 0, now_ms);
-        job = ct_service_add_job(service, core);
+        job = ct_service_add_job(service, now_ms, core);
         if (job == NULL)
             return ct_error_set(err, CT_ENOMEM, "no memory for job %s", record->job);
     }

@@ -3,6 +3,7 @@
 #include "rendezvous/service/service_state.h"
 
 #include "base/assert.h"
+#include "base/str.h"
 
 #include <string.h>
 
@@ -261,6 +262,17 @@ static void send_close(struct ct_service_job *job, uint64_t link)
     send_to_members(job, link, ANY, &message);
 }
 
+static void announce(struct ct_service_job *job, uint64_t now_ms,
+                     const struct ct_rdzv_action *action)
+{
+    struct ct_history_event event = {
+        .number = 1, .generation = ct_rdzv_generation(job->core), .kind = action->announcement};
+
+    ct_str_copy(event.text, sizeof event.text, action->text);
+    ct_service_note(job, now_ms, &event);
+    job->service->io.announce(job->service->io.context, ct_rdzv_name(job->core), action->text);
+}
+
 static void carry_out(struct ct_service_job *job, uint64_t now_ms,
                       const struct ct_rdzv_action *action)
 {
@@ -324,11 +336,19 @@ static void carry_out(struct ct_service_job *job, uint64_t now_ms,
         send_close(job, action->link);
         break;
     case CT_RDZV_DO_ANNOUNCE:
-        service->io.announce(service->io.context, ct_rdzv_name(job->core), action->text);
+        announce(job, now_ms, action);
         break;
     case CT_RDZV_DO_PERSIST: /* the caller's */
         break;
     }
+}
+
+void ct_service_note(struct ct_service_job *job, uint64_t now_ms,
+                     const struct ct_history_event *event)
+{
+    if (event->number == 0)
+        return;
+    ct_history_note(job->history, now_ms, &job->service->event_number, event);
 }
 
 /* The answers to records that are to be given to the core, in order. */
@@ -385,6 +405,10 @@ static void step(struct ct_service_job *job, uint64_t now_ms, const struct ct_rd
 {
     struct ct_rdzv_actions actions;
     step_core(job, now_ms, event, &actions);
+    if (event->kind == CT_RDZV_ON_JOIN && event->join->survivable)
+        ct_history_reports(job->history);
+    ct_history_phase(job->history, now_ms, ct_rdzv_phase(job->core),
+                     ct_rdzv_result(job->core)->code);
     for (size_t i = 0; i < actions.count; i++) {
         const struct ct_rdzv_action *action = &actions.list[i];
         carry_out(job, now_ms, action);

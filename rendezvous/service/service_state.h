@@ -4,6 +4,7 @@
 
 #include "rendezvous/service/service.h"
 
+#include "rendezvous/history/history.h"
 #include "wire/node_runs.h"
 
 enum {
@@ -54,6 +55,7 @@ struct ct_service_job {
     struct ct_service *service;
     struct ct_rdzv *core;
     struct ct_store *store;
+    struct ct_history *history;
     uint32_t links;                  /* connections that have it */
     struct ct_msg_progress progress; /* the newest */
     uint64_t progress_ms;            /* when it came */
@@ -91,6 +93,7 @@ struct ct_service {
     uint32_t link_count;
     uint32_t first_free; /* no free slot before */
     uint64_t serial;
+    uint64_t event_number;       /* of the last event of any job's history */
     struct ct_service_pace pace; /* of all operators */
     char journal_trouble[512];   /* why nothing can be kept now; "": it can */
     uint64_t ticket;             /* of the last record that was given away */
@@ -118,11 +121,16 @@ struct ct_service_job *ct_service_find_job(const struct ct_service *service, con
 
 /* Create a job around `core`, and take ownership of it (it is freed on failure; NULL is a
  * failure). */
-struct ct_service_job *ct_service_add_job(struct ct_service *service, struct ct_rdzv *core);
+struct ct_service_job *ct_service_add_job(struct ct_service *service, uint64_t now_ms,
+                                          struct ct_rdzv *core);
 void ct_service_remove_job(struct ct_service *service, struct ct_service_job *job);
 
 /* Forget the job when nothing about it is worth keeping. */
 void ct_service_reap(struct ct_service_job *job);
+
+/* Note an event in the job's history, unless its `number` is 0. */
+void ct_service_note(struct ct_service_job *job, uint64_t now_ms,
+                     const struct ct_history_event *event);
 
 /* ---- service_store.c ---- */
 

@@ -476,6 +476,7 @@ static void on_server_stopped(void *context)
 static void do_stop_server(struct node *node, const struct agent_event *event)
 {
     (void)event;
+    host_hide(&node->host);
     ct_rdzv_server_stop(node->host.server, on_server_stopped, node);
 }
 

@@ -108,6 +108,16 @@ static int evaluate(struct ct_worker *worker, struct ct_error *err)
     return code != 0 ? code : ct_report_evaluation(worker, &evaluation, err);
 }
 
+/* The steps wait for as long as this takes. */
+static int save(struct ct_worker *worker, struct ct_error *err)
+{
+    uint64_t begun_ns = ct_clock_mono_ns(worker->clock);
+    int code = ct_publish_save(worker, err);
+
+    worker->report.saving_ns += ct_clock_mono_ns(worker->clock) - begun_ns;
+    return code;
+}
+
 /* What follows a completed step. */
 static int after_step(struct ct_worker *worker, struct ct_error *err)
 {
@@ -127,7 +137,7 @@ static int after_step(struct ct_worker *worker, struct ct_error *err)
         code = evaluate(worker, err);
     worker->evaluation_due = worker->evaluation_due && code != 0;
     if (code == 0 && saves)
-        code = ct_publish_save(worker, err);
+        code = save(worker, err);
     if (code == 0)
         worker->post_step_done = worker->step;
     ct_report_resume(worker);

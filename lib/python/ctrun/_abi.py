@@ -36,7 +36,8 @@ class Assignment(Structure):
 class Progress(Structure):
     """struct ct_progress"""
     _fields_ = [("epoch", c_uint64), ("epochs", c_uint64), ("step", c_uint64), ("steps", c_uint64),
-                ("loss", c_double), ("samples_per_s", c_double), ("learning_rate", c_double), ("eta_s", c_double)]
+                ("loss", c_double), ("samples_per_s", c_double), ("learning_rate", c_double), ("eta_s", c_double),
+                ("trained_s", c_double), ("saving_s", c_double), ("straggler_s", c_double)]
 
 
 class Step(Structure):

@@ -16,8 +16,10 @@
 static struct ct_http_server *server;
 static char text[4096];
 
-static void answer(void *user, const char *path, struct ct_http_answer *out)
+static void answer(void *user, const struct ct_http_request *request, struct ct_http_answer *out)
 {
+    const char *path = request->path;
+
     cr_assert_eq(user, &net);
     if (strcmp(path, "/metrics") == 0) {
         ct_buf_puts(&out->body, "ctrun_world_size 8\n");
@@ -28,6 +30,9 @@ static void answer(void *user, const char *path, struct ct_http_answer *out)
     } else if (strcmp(path, "/big") == 0) {
         for (int i = 0; i < 2000; i++) /* 8 MB, below it */
             ct_buf_append(&out->body, text, 4000);
+    } else if (strcmp(path, "/events") == 0) {
+        out->stream = true;
+        ct_buf_printf(&out->body, "data: after %llu\n\n", (unsigned long long)request->last_event);
     } else {
         out->status = 404;
     }
@@ -80,10 +85,72 @@ static const char *ask(const char *request)
 
 Test(http, a_get_is_answered_with_what_the_handler_wrote)
 {
-    cr_assert_str_eq(ask("GET /metrics?x=1 HTTP/1.1\r\nHost: x\r\n\r\n"),
+    cr_assert_str_eq(ask("GET /metrics?x=1 HTTP/1.1\r\nHost: localhost:80\r\n\r\n"),
                      "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\n"
-                     "Content-Length: 19\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
+                     "Cache-Control: no-store\r\n"
+                     "Content-Security-Policy: default-src 'self'; img-src data:\r\n"
+                     "X-Content-Type-Options: nosniff\r\nConnection: close\r\n"
+                     "Content-Length: 19\r\n\r\n"
                      "ctrun_world_size 8\n");
+}
+
+Test(http, a_name_that_others_can_make_point_here_is_not_answered)
+{
+    static const struct {
+        const char *host;
+        int status;
+    } rows[] = {
+        {"127.0.0.1:9100", 200},
+        {"[::1]:9100", 200},
+        {"LOCALHOST", 200},
+        {"evil.example", 421},
+        {"localhost.evil.example", 421},
+        {"1.evil.example:80", 421},
+    };
+
+    for (size_t i = 0; i < CT_COUNT(rows); i++) {
+        char request[256];
+        int status = 0;
+
+        (void)snprintf(request, sizeof request,
+                       "GET /metrics HTTP/1.1\r\nX: y\r\nhost:  %s\r\n\r\n", rows[i].host);
+        cr_assert_eq(sscanf(ask(request), "HTTP/1.1 %d ", &status), 1);
+        cr_assert_eq(status, rows[i].status, "%s", rows[i].host);
+    }
+}
+
+/* Open a stream and read its head and begin. */
+static int open_stream(const char *field)
+{
+    char request[256];
+    int fd = dial(), got = 0;
+
+    (void)snprintf(request, sizeof request, "GET /events HTTP/1.1\r\n%s\r\n", field);
+    cr_assert_eq(write(fd, request, strlen(request)), (ssize_t)strlen(request));
+    while (ct_http_streams(server) == 0)
+        uv_run(&net.loop, UV_RUN_ONCE);
+    got = (int)recv(fd, text, sizeof text - 1, 0);
+    cr_assert_gt(got, 0);
+    text[got] = '\0';
+    return fd;
+}
+
+Test(http, a_stream_gets_what_is_sent_until_its_reader_is_too_slow)
+{
+    static char piece[1 << 16];
+    int fd = open_stream("Last-Event-ID: 41\r\n");
+
+    cr_assert_not_null(strstr(text, "\r\n\r\ndata: after 41\n\n"), "%s", text);
+    cr_assert_null(strstr(text, "Content-Length"), "its length is not known");
+    ct_http_stream_send(server, "data: 42\n\n", 10);
+    uv_run(&net.loop, UV_RUN_NOWAIT);
+    cr_assert_eq(recv(fd, text, sizeof text, 0), 10);
+    for (int i = 0; i < 1000 && ct_http_streams(server) > 0; i++) {
+        ct_http_stream_send(server, piece, sizeof piece);
+        uv_run(&net.loop, UV_RUN_NOWAIT);
+    }
+    cr_assert_eq(ct_http_streams(server), 0, "nobody holds 64 MB for it");
+    close(fd);
 }
 
 Test(http, what_breaks_the_rules_gets_its_status)

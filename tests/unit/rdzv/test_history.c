@@ -1,263 +1,133 @@
-/* Histories of the store and of publications that could be, and some that could not: the checker of
- * tests/lib/history. */
-#include "base/assert.h"
-#include "base/error.h"
-#include "base/fs.h"
-#include "base/number/rng.h"
-#include "history/history.h"
+/* A job's history: the last events by their numbers, a thinned curve, what is noticed by itself. */
+#include "rendezvous/history/history.h"
 
 #include <criterion/criterion.h>
-#include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-TestSuite(history, .timeout = 60);
+TestSuite(job_history, .timeout = 30);
 
-enum { MOST = 12, CLIENTS = 8, MANY = 20000 };
+static struct ct_history *history;
+static uint64_t number;
 
-#define OPEN HISTORY_OPEN
-#define NOTHING HISTORY_ABSENT
+static void set_up(void)
+{
+    history = ct_history_new(1000);
+    cr_assert_not_null(history);
+    number = 0;
+}
 
-#define DID(kind, generation, key, a, b, begin, end, code, value)         \
-    {                                                                     \
-        HISTORY_##kind, 0, generation, key, a, b, begin, end, code, value \
+static void tear_down(void)
+{
+    ct_history_free(history);
+}
+
+static void note(uint64_t ms, enum ct_announcement kind, const char *text)
+{
+    struct ct_history_event event = {.kind = kind, .generation = 1};
+
+    (void)snprintf(event.text, sizeof event.text, "%s", text);
+    ct_history_note(history, ms, &number, &event);
+}
+
+Test(job_history, the_last_events_are_kept_in_the_order_of_their_numbers, .init = set_up,
+     .fini = tear_down)
+{
+    const struct ct_history_event *event;
+    uint64_t expected;
+
+    cr_assert_null(ct_history_next(history, 0));
+    for (uint64_t i = 1; i <= 3 * CT_HISTORY_EVENTS; i++) {
+        number++; /* another job's, in between */
+        note(1000 + i, CT_ANNOUNCE_NODE_JOINED, "a node");
     }
-#define SET(value, begin, end) DID(SET, 1, "k", value, 0, begin, end, 0, NOTHING)
-#define GET(value, begin, end) DID(GET, 1, "k", 0, 0, begin, end, 0, value)
-#define GET_NOTHING(begin, end) DID(GET, 1, "k", 0, 0, begin, end, CT_ENOTFOUND, NOTHING)
-#define ADD(delta, sum, begin, end) DID(ADD, 1, "k", delta, 0, begin, end, 0, sum)
-#define CAS(from, to, now, begin, end) DID(CAS, 1, "k", from, to, begin, end, 0, now)
-#define DELETE(code, begin, end) DID(DELETE, 1, "k", 0, 0, begin, end, code, NOTHING)
-#define PUBLISH(g, step, code, begin, end) DID(PUBLISH, g, "-", step, 0, begin, end, code, 0)
-#define SEE(g, step, begin, end) DID(SEE, 9, "-", g, 0, begin, end, 0, step)
-
-static const struct example {
-    const char *rule;
-    bool good;
-    struct history_op ops[MOST]; /* up to one that begins at 0 */
-} examples[] = {
-    {"a read sees the last write", true, {SET(1, 1, 2), SET(2, 3, 4), GET(2, 5, 6)}},
-    {"a read beside a write sees it", true, {SET(1, 1, 2), SET(2, 3, 9), GET(2, 4, 5)}},
-    {"a read beside a write does not see it", true, {SET(1, 1, 2), SET(2, 3, 9), GET(1, 4, 5)}},
-    {"what is seen once stays", false, {SET(1, 1, 2), SET(2, 3, 9), GET(2, 4, 5), GET(1, 6, 7)}},
-    {"a stale read", false, {SET(1, 1, 2), SET(2, 3, 4), GET(1, 5, 6)}},
-    {"a value that nobody set", false, {SET(1, 1, 2), GET(3, 5, 6)}},
-    {"a read before the write", false, {GET(1, 1, 2), SET(1, 3, 4)}},
-    {"two values out of one set",
-     false,
-     {SET(1, 1, 20), SET(2, 4, 5), GET(1, 2, 3), GET(2, 6, 7), GET(1, 8, 9)}},
-    {"a set without an answer took effect twice",
-     false,
-     {SET(1, 1, OPEN), SET(2, 4, 5), GET(1, 2, 3), GET(2, 6, 7), GET(1, 8, 9)}},
-    {"a set without an answer takes effect late",
-     true,
-     {SET(1, 1, OPEN), SET(2, 2, 3), GET(2, 4, 5), GET(1, 6, 7)}},
-    {"a set without an answer never takes effect",
-     true,
-     {SET(1, 1, OPEN), SET(2, 2, 3), GET(2, 4, 5), GET(2, 6, 7)}},
-    {"a set without an answer has no effect before it was asked for",
-     false,
-     {GET(1, 1, 2), SET(1, 3, OPEN)}},
-    {"an answer of another kind leaves the effect open",
-     true,
-     {DID(SET, 1, "k", 1, 0, 1, 2, CT_ECLOSED, NOTHING), GET(1, 3, 4)}},
-    {"two adds", true, {ADD(1, 1, 1, 4), ADD(1, 2, 2, 3)}},
-    {"a lost add", false, {ADD(1, 1, 1, 4), ADD(1, 1, 2, 3)}},
-    {"an add without an answer counts or does not",
-     true,
-     {ADD(5, 0, 1, OPEN), ADD(7, 0, 1, OPEN), ADD(1, 1, 2, 3), ADD(1, 7, 4, 5)}},
-    {"an add without an answer counts once",
-     false,
-     {ADD(5, 0, 1, OPEN), ADD(1, 1, 2, 3), ADD(1, 7, 4, 5), ADD(1, 13, 6, 7)}},
-    {"one of two wins", true, {CAS(NOTHING, 1, 1, 1, 4), CAS(NOTHING, 2, 1, 2, 3)}},
-    {"both win", false, {CAS(NOTHING, 1, 1, 1, 4), CAS(NOTHING, 2, 2, 2, 3)}},
-    {"a swap of what is not there says so", true, {CAS(5, 1, NOTHING, 1, 2), GET_NOTHING(3, 4)}},
-    {"a resurrected key", false, {SET(1, 1, 2), DELETE(0, 3, 4), GET(1, 5, 6)}},
-    {"a key that is deleted is not found",
-     true,
-     {SET(1, 1, 2), DELETE(0, 3, 4), GET_NOTHING(5, 6), DELETE(CT_ENOTFOUND, 7, 8)}},
-    {"a delete that finds nothing where something is",
-     false,
-     {SET(1, 1, 2), DELETE(CT_ENOTFOUND, 3, 4)}},
-    {"a wait in vain for what was there",
-     false,
-     {SET(1, 1, 2), DID(WAIT, 1, "k", 20, 0, 3, 4, CT_ETIMEOUT, NOTHING)}},
-    {"a key ends with its round",
-     true,
-     {SET(1, 1, 2), DID(GET, 2, "k", 0, 0, 3, 4, CT_ENOTFOUND, NOTHING)}},
-    {"a key that outlives its round", false, {SET(1, 1, 2), DID(GET, 2, "k", 0, 0, 3, 4, 0, 1)}},
-    {"keys have nothing to do with each other",
-     true,
-     {SET(1, 1, 2), DID(GET, 1, "l", 0, 0, 3, 4, CT_ENOTFOUND, NOTHING)}},
-    {"a publication is seen", true, {SEE(0, 0, 1, 2), PUBLISH(1, 5, 0, 3, 4), SEE(1, 5, 5, 6)}},
-    {"a publication that counts is not seen", false, {PUBLISH(1, 5, 0, 1, 2), SEE(0, 0, 3, 4)}},
-    {"one of a minority counts",
-     false,
-     {PUBLISH(1, 5, 0, 1, 2), PUBLISH(1, 10, 0, 3, 4), SEE(1, 5, 5, 6)}},
-    {"an older one than somebody saw before",
-     false,
-     {PUBLISH(1, 5, 0, 1, 2), PUBLISH(1, 10, CT_ETIMEOUT, 3, OPEN), SEE(1, 10, 4, 5),
-      SEE(1, 5, 6, 7)}},
-    {"one without an answer is seen, then none older",
-     true,
-     {PUBLISH(1, 5, 0, 1, 2), PUBLISH(1, 10, 0, 3, OPEN), SEE(1, 5, 4, 5), SEE(1, 10, 6, 7)}},
-    {"one that was refused is seen", false, {PUBLISH(1, 5, CT_EFENCED, 1, 2), SEE(1, 5, 3, 4)}},
-    {"one that was refused is not seen", true, {PUBLISH(1, 5, CT_EFENCED, 1, 2), SEE(0, 0, 3, 4)}},
-    {"the step falls", false, {PUBLISH(1, 10, 0, 1, 2), PUBLISH(2, 5, 0, 3, 4)}},
-    {"the generation falls", false, {PUBLISH(2, 5, 0, 1, 2), PUBLISH(1, 10, 0, 3, 4)}},
-    {"a step that counts already is published again",
-     true,
-     {PUBLISH(1, 5, 0, 1, 2), PUBLISH(2, 5, 0, 3, 4), SEE(1, 5, 5, 6)}},
-};
-
-Test(history, examples_are_told_apart)
-{
-    for (size_t i = 0; i < CT_COUNT(examples); i++) {
-        struct history history = {0};
-        struct history_report report;
-
-        for (int k = 0; k < MOST && examples[i].ops[k].begin_ns != 0; k++)
-            cr_assert(history_add(&history, &examples[i].ops[k]));
-        cr_assert_eq(history_check(&history, &report), examples[i].good, "%s: %s", examples[i].rule,
-                     report.text);
-        cr_assert_eq(report.text[0] == '\0', examples[i].good);
-        history_deinit(&history);
+    expected = 2 * (2 * CT_HISTORY_EVENTS + 1);
+    for (uint64_t after = 0; (event = ct_history_next(history, after)) != NULL; expected += 2) {
+        cr_assert_eq(event->number, expected);
+        after = event->number;
     }
+    cr_assert_eq(expected, 2 * (3 * CT_HISTORY_EVENTS + 1));
+    cr_assert_eq(ct_history_next(history, 601)->number, 602);
+    cr_assert_eq(history->counts[CT_ANNOUNCE_NODE_JOINED], 3 * CT_HISTORY_EVENTS);
 }
 
-/* ---- many operations ------------------------------------------------------------------------ */
-
-/* What a key does, in one place. */
-static void take_effect(struct history_op *op, int64_t *value)
+Test(job_history, checkpoints_do_not_drive_out_what_matters, .init = set_up, .fini = tear_down)
 {
-    switch (op->kind) {
-    case HISTORY_SET:
-        *value = op->a;
-        break;
-    case HISTORY_ADD:
-        op->value = *value = (*value == NOTHING ? 0 : *value) + op->a;
-        break;
-    case HISTORY_CAS:
-        op->value = *value = *value == op->a ? op->b : *value;
-        break;
-    case HISTORY_DELETE:
-        op->code = *value == NOTHING ? CT_ENOTFOUND : 0;
-        *value = NOTHING;
-        break;
-    default:
-        op->code = *value == NOTHING ? CT_ENOTFOUND : 0;
-        op->value = *value;
-        break;
-    }
+    note(1000, CT_ANNOUNCE_NODE_LOST, "node b is lost");
+    for (int i = 0; i < 1000; i++)
+        note(2000, CT_ANNOUNCE_CHECKPOINT, "a checkpoint");
+    cr_assert_eq(ct_history_next(history, 0)->kind, CT_ANNOUNCE_NODE_LOST);
+    cr_assert_eq(ct_history_next(history, 1)->number, 1001);
+    cr_assert_null(ct_history_next(history, 1001));
+    cr_assert_eq(history->counts[CT_ANNOUNCE_CHECKPOINT], 1000);
 }
 
-static struct history_op any_op(struct ct_rng *rng, uint64_t now, int64_t seen)
+static struct ct_history_event told(uint64_t ms, uint64_t step, double loss)
 {
-    struct history_op op = {.kind = (enum history_kind)ct_rng_below(rng, HISTORY_WAIT),
-                            .generation = 1,
-                            .key = "k",
-                            .a = (int64_t)(ct_rng_next(rng) >> 16),
-                            .b = (int64_t)(ct_rng_next(rng) >> 16),
-                            .begin_ns = now,
-                            .end_ns = OPEN,
-                            .value = NOTHING};
+    const struct ct_msg_progress progress = {.step = step, .loss = loss, .samples_per_s = 9};
+    struct ct_history_event event = {.generation = 1};
 
-    if (ct_rng_below(rng, 12) == 0)
-        op.kind = HISTORY_DELETE;
-    if (op.kind == HISTORY_CAS)
-        op.a = seen;
-    if (op.kind == HISTORY_ADD)
-        op.a = 1 + (int64_t)ct_rng_below(rng, 9);
-    return op;
+    ct_history_progress(history, ms, &progress, &event);
+    return event;
 }
 
-/* Clients of one key take turns by chance: each asks, is served, is answered; one of 4000 gives up
- * instead of a later turn. */
-static void make_history(struct history *history, struct ct_rng *rng)
+Test(job_history, a_curve_of_any_length_keeps_its_ends_and_its_order, .init = set_up,
+     .fini = tear_down)
 {
-    struct history_op ops[CLIENTS];
-    int stages[CLIENTS] = {0};
-    int64_t value = NOTHING;
-
-    for (uint64_t now = 1; history->count < MANY; now++) {
-        uint64_t i = ct_rng_below(rng, CLIENTS);
-        bool gives_up = stages[i] > 0 && ct_rng_below(rng, 4000) == 0;
-        if (stages[i] == 0)
-            ops[i] = any_op(rng, now, value);
-        else if (stages[i] == 1 && !gives_up)
-            take_effect(&ops[i], &value);
-        else if (!gives_up)
-            ops[i].end_ns = now;
-        if (gives_up || stages[i] == 2)
-            cr_assert(history_add(history, &ops[i]));
-        stages[i] = gives_up ? 0 : (stages[i] + 1) % 3;
-    }
+    ct_history_phase(history, 1000, CT_RDZV_RUNNING, 0);
+    for (uint64_t i = 1; i <= 100000; i++)
+        (void)told(1000 + i, i, (double)i);
+    cr_assert_geq(history->point_count, CT_HISTORY_POINTS / 2);
+    cr_assert_leq(history->point_count, CT_HISTORY_POINTS);
+    cr_assert_eq(history->points[0].step, 1);
+    for (size_t i = 1; i < history->point_count; i++)
+        cr_assert_eq(history->points[i].step - history->points[i - 1].step, history->stride);
+    cr_assert_gt(history->points[history->point_count - 1].step, 99000);
 }
 
-Test(history, one_false_answer_among_20000_operations_is_found)
+Test(job_history, a_job_without_steps_and_a_loss_that_is_no_number_are_noticed_once, .init = set_up,
+     .fini = tear_down)
 {
-    struct history history = {0};
-    struct history_report report;
-    struct ct_rng rng;
+    struct ct_history_event event = {.generation = 1};
+    uint64_t due;
 
-    ct_rng_init(&rng, 1);
-    make_history(&history, &rng);
-    cr_assert(history_check(&history, &report), "%s", report.text);
-    cr_assert_gt(report.open, 3);
-    cr_assert_lt(report.visited, 50 * MANY);
-    cr_log_info("%zu configurations for %zu operations", report.visited, history.count);
-    size_t i = MANY / 4; /* all that may come before is looked at */
-    while (history.ops[i].end_ns == OPEN || history.ops[i].code != 0 ||
-           history.ops[i].kind != HISTORY_GET)
-        i++;
-    history.ops[i].value++;
-    cr_assert_not(history_check(&history, &report));
-    cr_assert_not_null(strstr(report.text, "no order of"), "%s", report.text);
-    history_deinit(&history);
+    cr_assert_eq(ct_history_deadline(history), UINT64_MAX);
+    ct_history_phase(history, 1000, CT_RDZV_RUNNING, 0);
+    cr_assert_eq(ct_history_deadline(history), UINT64_MAX, "the first step may take long");
+    for (uint64_t i = 1; i <= 50; i++)
+        cr_assert_eq(told(1000 + 5000 * i, i, 1).number, 0);
+    due = ct_history_deadline(history);
+    cr_assert_geq(due, 251000 + 90000, "20 times what a step takes here: %.0f ms",
+                  history->pause_ms);
+    ct_history_tick(history, due - 1, &event);
+    cr_assert_eq(event.number, 0);
+    ct_history_tick(history, due, &event);
+    cr_assert_eq(event.kind, CT_ANNOUNCE_NO_STEP);
+    cr_assert_not_null(strstr(event.text, ", after step 50"), "%s", event.text);
+    cr_assert_eq(ct_history_deadline(history), UINT64_MAX);
+    event = told(due + 5000, 51, 1);
+    cr_assert_eq(event.kind, CT_ANNOUNCE_STEPS_AGAIN);
+    event = told(due + 6000, 52, (double)NAN);
+    cr_assert_eq(event.kind, CT_ANNOUNCE_LOSS_NOT_FINITE);
+    cr_assert_eq(told(due + 7000, 53, (double)NAN).number, 0);
+    cr_assert_eq(told(due + 8000, 54, 1).number, 0);
+    ct_history_phase(history, due + 9000, CT_RDZV_PAUSED, 0);
+    cr_assert_eq(ct_history_deadline(history), UINT64_MAX, "it is known to wait");
 }
 
-/* ---- files ---------------------------------------------------------------------------------- */
-
-static void expect_file(const char *folder, bool good)
+Test(job_history, step_times_are_counted_by_their_mean, .init = set_up, .fini = tear_down)
 {
-    struct history history = {0};
-    struct history_report report;
-    char text[HISTORY_TEXT];
+    uint64_t count = 0;
 
-    cr_assert(history_read(&history, folder, text), "%s", text);
-    cr_assert_eq(history.count, 3);
-    cr_assert_eq(history.ops[1].end_ns, OPEN);
-    cr_assert_eq(history_check(&history, &report), good, "%s", report.text);
-    history_deinit(&history);
-}
-
-Test(history, a_file_says_what_was_recorded_and_with_another_answer_is_refused)
-{
-    const struct history_op set = SET(7, 10, 11), unknown = SET(8, 12, OPEN), get = GET(7, 13, 14);
-    char folder[] = "/tmp/ctrun-history-XXXXXX", path[64], text[HISTORY_TEXT];
-    struct history nothing = {0};
-    struct history_file file;
-
-    cr_assert_not_null(mkdtemp(folder));
-    cr_assert_not(history_read(&nothing, folder, text));
-    cr_assert_eq(history_open_file(&file, folder, "1"), 0);
-    history_answer(&file, history_invoke(&file, &set), 11, 0, NOTHING);
-    (void)history_invoke(&file, &unknown);
-    uint64_t number = history_invoke(&file, &get);
-    history_answer(&file, number, 14, 0, 7);
-    history_close_file(&file);
-    expect_file(folder, true);
-    (void)snprintf(path, sizeof path, "%s/history.1", folder);
-    int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
-    cr_assert_geq(fd, 0);
-    cr_assert_eq(ftruncate(fd, lseek(fd, -(off_t)strlen("< 2 0 7 14\n"), SEEK_END)), 0);
-    cr_assert_eq(write(fd, "< 2 0 9 14\n", 11), 11);
-    expect_file(folder, false);
-    cr_assert_eq(write(fd, "nonsense\n", 9), 9);
-    cr_assert_not(history_read(&nothing, folder, text));
-    (void)close(fd);
-    history_deinit(&nothing);
-    (void)ct_fs_remove_tree(folder);
+    ct_history_phase(history, 1000, CT_RDZV_RUNNING, 0);
+    (void)told(1000, 1, 1);
+    (void)told(2000, 11, 1);  /* 0.1 s each */
+    (void)told(12000, 13, 1); /* 5 s each */
+    for (int i = 0; i < CT_HISTORY_BUCKETS; i++)
+        count += history->step_times[i];
+    cr_assert_eq(count, 12);
+    cr_assert_eq(history->step_times[4], 10);
+    cr_assert_eq(history->step_times[8], 2);
+    cr_assert_float_eq(history->step_seconds, 11, 1e-9);
 }

@@ -202,11 +202,11 @@ Test(service, two_versions_part_with_a_sentence)
     struct peer *peer = open_peer(&b, 0);
     hello(&b, peer, "j", CT_WIRE_PROTOCOL + 1);
     cr_assert_eq(peer->refused, CT_EPROTOCOL);
-    cr_assert_not_null(strstr(peer->text, "is newer than this rendezvous (protocol 10, here 9)"),
+    cr_assert_not_null(strstr(peer->text, "is newer than this rendezvous (protocol 11, here 10)"),
                        "%s", peer->text);
     peer = open_peer(&b, 1);
     hello(&b, peer, "j", CT_WIRE_PROTOCOL - 1);
-    cr_assert_not_null(strstr(peer->text, "is older than this rendezvous (protocol 8, here 9): "
+    cr_assert_not_null(strstr(peer->text, "is older than this rendezvous (protocol 9, here 10): "
                                           "install the same version"),
                        "%s", peer->text);
     ct_service_free(b.service);
@@ -592,7 +592,7 @@ Test(service, status_and_metrics_name_every_job)
     cr_assert_not_null(
         strstr(ct_buf_str(&text), "job one: waiting for 1 more node (1 of 2 joined: h)"));
     ct_buf_clear(&text);
-    ct_service_metrics(b.service, &text);
+    ct_service_metrics(b.service, 0, &text);
     cr_assert_not_null(strstr(ct_buf_str(&text), "ctrun_members{job=\"two \\\"quoted\\\"\"} 1\n"));
     ct_buf_deinit(&text);
     ct_service_free(b.service);

@@ -17,6 +17,7 @@
 #include "base/log/log.h"
 #include "cmd/ctrun/agent/job/launch_job.h"
 #include "endpoint_list.h"
+#include "rendezvous/page/page_uv.h"
 #include "rendezvous/server/server_uv.h"
 #include "slurm/scontrol_uv.h"
 
@@ -24,6 +25,7 @@ enum { SLURM_NODES = 64 /* of a job: more are not asked for */ };
 
 struct host {
     struct ct_rdzv_server *server;      /* NULL: another process serves */
+    struct ct_page_server *page;        /* of that server; NULL: nobody asked for it */
     char endpoint[ENDPOINT_LIST_BYTES]; /* for ct_agent_start: one, or several with commas */
     char door[CT_ENDPOINT_TEXT];        /* this node's own among them; "": none, or hosted there */
     char address[64];                   /* at which other nodes reach this one */
@@ -35,8 +37,8 @@ struct host {
     bool replicated;                   /* the server here may hold the record beside others */
 };
 
-/* Start the rendezvous server of this node. 0; CT_EAUTH (beyond loopback without a key), CT_EUSAGE,
- * or the error of ct_rdzv_server_start. */
+/* Start the rendezvous server of this node, and its page where --status asks for it. 0; CT_EAUTH
+ * (beyond loopback without a key), CT_EUSAGE, or the error of ct_rdzv_server_start. */
 int host_start(struct host *host, uv_loop_t *loop, const struct job *job, const struct ct_log *log,
                struct ct_error *err);
 
@@ -44,6 +46,9 @@ int host_start(struct host *host, uv_loop_t *loop, const struct job *job, const 
  * that, and say where. False when this node cannot. */
 bool host_offer(struct host *host, uv_loop_t *loop, const struct job *job, const struct ct_log *log,
                 const struct ct_msg_voters *voters, struct ct_msg_offer *ret_offer);
+
+/* Close the page, before the server is stopped. */
+void host_hide(struct host *host);
 
 /* The server has ended, or none was started: release what is left. */
 void host_close(struct host *host);

@@ -63,6 +63,8 @@ int ct_report_open(struct ct_worker *worker, struct ct_error *err)
         report->left_ns = report->started_ns;
     }
     ct_report_resume(worker);
+    report->round_ns = report->left_ns;
+    report->saving_ns = 0;
     if (worker->me->rank != 0 || report->metrics_step > worker->step)
         ct_report_close(worker);
     report->active = worker->me->rank == 0;
@@ -153,7 +155,10 @@ static struct ct_progress progress_of(const struct ct_worker *worker,
                                 .loss = step->loss,
                                 .samples_per_s = report->samples_per_s,
                                 .learning_rate = step->lr,
-                                .eta_s = per_step * (double)(worker->steps - worker->step)};
+                                .eta_s = per_step * (double)(worker->steps - worker->step),
+                                .trained_s = seconds_since(worker, report->round_ns),
+                                .saving_s = (double)report->saving_ns * 1e-9,
+                                .straggler_s = worker->pace.straggler.cost_us * 1e-6};
 }
 
 static void show_progress(struct ct_worker *worker, const struct ct_step_report *step)

@@ -36,6 +36,8 @@ struct ct_report {
     bool alone;  /* no agent: lines go to the terminal */
     struct ct_metrics *metrics;
     uint64_t started_ns, first_step;
+    uint64_t round_ns;           /* when the loop of this round began */
+    uint64_t saving_ns;          /* in this round: steps waited for a checkpoint */
     uint64_t left_ns;            /* when the last step was completed */
     uint64_t paused_ns;          /* in total: evaluations, checkpoints, between rounds */
     uint64_t metrics_step;       /* the last one in the metrics */

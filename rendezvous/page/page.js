@@ -1,0 +1,168 @@
+// The page of a rendezvous: jobs come as one object a second, events one by one (service: page.h).
+// Names and sentences are strangers' words: they are set as text, never as markup.
+"use strict";
+
+const EVENTS_SHOWN = 100;
+const cards = new Map(); // of a job's name: its elements, its events
+const list = document.getElementById("jobs");
+const state = document.getElementById("state");
+const template = document.getElementById("job");
+
+function element(name, text, className) {
+  const made = document.createElement(name);
+  if (text !== undefined) made.textContent = text;
+  if (className) made.className = className;
+  return made;
+}
+
+function shape(name, attributes) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const key of Object.keys(attributes)) made.setAttribute(key, attributes[key]);
+  return made;
+}
+
+function number(value, digits = 4) {
+  if (value === null || value === undefined) return "–";
+  if (value !== 0 && (Math.abs(value) >= 1e6 || Math.abs(value) < 1e-3)) return value.toExponential(2);
+  return String(Number(value.toPrecision(digits)));
+}
+
+function duration(seconds) {
+  const s = Math.max(0, Math.round(seconds));
+  const two = (n) => String(n).padStart(2, "0");
+  return s < 3600 ? `${Math.floor(s / 60)}:${two(s % 60)}`
+                  : `${Math.floor(s / 3600)}:${two(Math.floor(s / 60) % 60)}:${two(s % 60)}`;
+}
+
+const colours = { RUNNING: "ok", PAUSED: "warn", LOBBY: "warn", CLOSED: "note", CLOSING: "note" };
+
+function card(name) {
+  let known = cards.get(name);
+  if (known) return known;
+  const article = template.content.firstElementChild.cloneNode(true);
+  const find = (what) => article.querySelector(what);
+  known = { article, phase: find(".phase"), why: find(".why"), progress: find("progress"), facts: find(".facts"),
+            charts: find(".charts"), bar: find(".bar"), legend: find(".legend"), nodes: find("tbody"),
+            events: find(".events") };
+  article.id = `job-${name}`;
+  find(".name").textContent = name;
+  find(".name").href = `#${encodeURIComponent(article.id)}`;
+  cards.set(name, known);
+  list.append(article);
+  return known;
+}
+
+function showFacts(to, job) {
+  const facts = [["ranks", `${job.world} on ${job.nodes.length} node${job.nodes.length === 1 ? "" : "s"}`], ["round", job.generation],
+                 ["restarts", `${job.restarts} of ${job.max_restarts}`]];
+  if (job.step !== undefined) {
+    facts.unshift(["step", job.steps ? `${job.step} of ${job.steps}` : job.step], ["loss", number(job.loss)]);
+    facts.push(["samples/s", number(job.samples_per_s)]);
+    if (job.elapsed_s !== undefined) facts.push(["elapsed", duration(job.elapsed_s)]);
+    if (job.eta_s !== undefined && job.phase === "RUNNING") facts.push(["left", duration(job.eta_s)]);
+  }
+  if (job.published_step !== undefined) facts.push(["checkpoint", `step ${job.published_step}`]);
+  if (job.restart_reason) facts.push(["restarted because", job.restart_reason]);
+  to.replaceChildren(...facts.map(([term, value]) => {
+    const pair = element("div");
+    pair.append(element("dt", term), element("dd", value));
+    return pair;
+  }));
+}
+
+// A curve over time, with a dashed line where a round began.
+function chart(label, times, values, marks) {
+  const figure = element("figure");
+  const points = times.map((t, i) => [t, values[i]]).filter(([, v]) => v !== null && v !== undefined);
+  if (points.length < 2) return null;
+  const x0 = points[0][0], x1 = points[points.length - 1][0] || 1;
+  const ys = points.map(([, y]) => y);
+  const low = Math.min(...ys), high = Math.max(...ys);
+  const x = (t) => 100 * (t - x0) / (x1 - x0 || 1);
+  const y = (v) => 38 - 36 * (v - low) / (high - low || 1);
+  const svg = shape("svg", { viewBox: "0 0 100 40", preserveAspectRatio: "none", role: "img" });
+  const caption = `${label}: ${number(ys[ys.length - 1])} (${number(low)} to ${number(high)})`;
+  svg.setAttribute("aria-label", caption);
+  for (const mark of marks)
+    if (mark > x0 && mark < x1) svg.append(shape("line", { x1: x(mark), x2: x(mark), y1: 0, y2: 40 }));
+  svg.append(shape("polyline", { points: points.map(([t, v]) => `${x(t).toFixed(2)},${y(v).toFixed(2)}`).join(" ") }));
+  figure.append(element("figcaption", caption), svg);
+  return figure;
+}
+
+function showTime(known, time) {
+  const total = time.reduce((sum, [, seconds]) => sum + seconds, 0) || 1;
+  const parts = time.filter(([, seconds]) => seconds > 0);
+  const share = (seconds) => `${(100 * seconds / total).toFixed(1)} %`;
+  known.bar.replaceChildren(...parts.map(([use, seconds]) => {
+    const part = element("div", undefined, use);
+    part.style.width = `${100 * seconds / total}%`;
+    return part;
+  }));
+  known.bar.setAttribute("aria-label", parts.map(([use, s]) => `${use} ${share(s)}`).join(", "));
+  known.legend.replaceChildren(...parts.map(([use, seconds, what]) => {
+    const item = element("li");
+    item.title = what;
+    item.append(element("i", undefined, use), `${use} ${share(seconds)}, ${duration(seconds)}`);
+    return item;
+  }));
+}
+
+function showNodes(to, job) {
+  to.replaceChildren(...job.nodes.map((node) => {
+    const row = element("tr");
+    const good = node.connected && !node.leaving;
+    const ranks = node.first_rank === undefined ? `${node.slots} slots`
+      : node.slots > 1 ? `${node.first_rank} to ${node.first_rank + node.slots - 1}` : `${node.first_rank}`;
+    row.append(element("td", node.host), element("td", node.state.toLowerCase() + (node.leaving ? ", leaving" : "") +
+               (node.connected ? "" : ", not connected"), good ? "ok" : "warn"), element("td", ranks),
+               element("td", `${node.heard_s.toFixed(1)} s ago`));
+    return row;
+  }));
+}
+
+function showJob(job) {
+  const known = card(job.job);
+  known.phase.textContent = job.phase.toLowerCase().replace("_", " ");
+  known.phase.className = `phase ${colours[job.phase] || "note"}`;
+  known.why.textContent = job.why;
+  known.progress.hidden = !job.steps;
+  known.progress.value = job.steps ? job.step / job.steps : 0;
+  showFacts(known.facts, job);
+  const curve = job.curve, marks = job.rounds || [];
+  known.charts.replaceChildren(...[["loss", curve.loss], ["learning rate", curve.learning_rate],
+    ["samples/s", curve.samples_per_s]].map(([label, values]) => chart(label, curve.s, values, marks))
+    .filter((figure) => figure !== null));
+  showTime(known, job.time);
+  showNodes(known.nodes, job);
+}
+
+function showEvent(event) {
+  const known = card(event.job);
+  const item = element("li", undefined, event.level);
+  const when = element("time", new Date(event.time).toLocaleTimeString());
+  when.dateTime = event.time;
+  item.title = `${event.event}, round ${event.generation}`;
+  item.append(when, element("span", event.text));
+  known.events.prepend(item);
+  while (known.events.childElementCount > EVENTS_SHOWN) known.events.lastElementChild.remove();
+}
+
+function start() {
+  let begun = false;
+  const source = new EventSource("events");
+  source.addEventListener("jobs", (message) => {
+    const jobs = JSON.parse(message.data).jobs;
+    if (!begun) list.replaceChildren(...[...cards.values()].map((known) => known.article));
+    begun = true;
+    jobs.forEach(showJob);
+    const names = new Set(jobs.map((job) => job.job));
+    for (const [name, known] of cards)
+      if (!names.has(name)) known.article.remove(), cards.delete(name);
+    state.textContent = jobs.length === 0 ? "live; no job" : `live; ${jobs.length} job${jobs.length > 1 ? "s" : ""}`;
+  });
+  source.addEventListener("event", (message) => showEvent(JSON.parse(message.data)));
+  source.addEventListener("error", () => { state.textContent = "not connected; trying again"; });
+}
+
+start();
