@@ -489,19 +489,15 @@ bench: all $(BENCHES) ## the benchmarks against peers (scripts/bench)
 coverage: ## lines that the tests reach
 	scripts/coverage
 install: all ## programs, headers, libraries, manual pages under PREFIX (DESTDIR respected)
-	scripts/install $(BUILD) $(DESTDIR)$(PREFIX)
+	$(if $(filter aarch64,$(CROSS)),scripts/arm64 run) scripts/install $(BUILD) $(DESTDIR)$(PREFIX)
 
-# What runs under qemu in minutes: all but what only computes more of the same (attention, products on
-# more threads), and what starts programs, which qemu-user's vfork does not tell of.
 ARM64_BUILD := build/aarch64-linux-gnu-gcc-release
-ARM64_UNITS := base wire config data train rdzv agent graph plan tensor coll exec
-ARM64_SKIP := capture|every_op|linear|attention|programs|conformance|domains|hier|mesh|mesh_crowd|tls|ucx|nccl|nccl_memory|fault|uneven|golden
 .PHONY: arm64 arm64-check
 arm64: ## programs, libraries and unit tests for arm64, by the cross compiler (scripts/deps --arm64)
 	+$(MAKE) ARCH=arm64 CUDA=0 all units
-arm64-check: all ## the unit tests that fit for arm64 under qemu, and a training with the same bits on both
-	+$(MAKE) ARCH=arm64 CUDA=0 all $(ARM64_UNITS:%=$(ARM64_BUILD)/tests/unit_%)
-	TEST_SKIP='$(ARM64_SKIP)' scripts/arm64 run scripts/run-tests $(ARM64_BUILD) $(ARM64_UNITS:%=unit_%)
+arm64-check: all ## unit tests for arm64 under qemu (those of the table in scripts/arm64), the digits' bits on both
+	+$(MAKE) ARCH=arm64 CUDA=0 all $(addprefix $(ARM64_BUILD)/tests/unit_,$(shell scripts/arm64 tested))
+	scripts/arm64 check $(ARM64_BUILD)
 	scripts/arm64 same-bits $(ARM64_BUILD) $(BUILD)
 
 .PHONY: wheel
