@@ -515,6 +515,6 @@ clean: ## remove what was built in this mode
 
 .PHONY: help
 help: ## this list
-	@grep -hE '^[a-z/%]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 20
+	@grep -hE '^[a-z0-9/%-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 20
 
 -include $(shell find $(BUILD)/obj $(BUILD)/pic $(BUILD)/hostcuda -name '*.d' 2>/dev/null)
