@@ -7,11 +7,28 @@
 #   make CC="ccache gcc" ...  a compiler through ccache
 #   make CUDA=0               without the CUDA device, where there is a toolkit
 #   make BUILD=/tmp/x ...     another place for what is built
+#   make ARCH=arm64           for arm64, by Debian's cross compiler (scripts/deps --arm64)
 #
 # A module is a folder of C files (MODULES below), built into one archive; what it may use is its
 # DEPS line, and scripts/lint holds the includes to it.
 
 MODE ?= release
+ifeq ($(origin ARCH),command line)
+$(if $(filter arm64,$(ARCH)),,$(error ARCH=$(ARCH) is not known: arm64, or name a compiler with CC=))
+CC := aarch64-linux-gnu-gcc
+endif
+# The processor that this compiler builds for, and whether it is another one than this machine's.
+PROCESSOR := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+CROSS := $(filter-out $(shell uname -m),$(PROCESSOR))
+# Another processor's libraries: a root folder for it (scripts/deps --arm64), else those that apt has
+# installed beside this machine's (dpkg --add-architecture).
+ARM64_ROOT ?= /var/cache/ctrun/arm64-root
+SYSROOT ?= $(if $(filter aarch64,$(CROSS)),$(wildcard $(ARM64_ROOT)))
+ifneq ($(CROSS),)
+ifeq ($(origin AR),default)
+AR := $(patsubst %gcc,%ar,$(lastword $(CC)))
+endif
+endif
 BUILD ?= build/$(if $(filter-out cc gcc,$(lastword $(CC))),$(notdir $(lastword $(CC)))-)$(MODE)
 PREFIX ?= /usr/local
 CUDA ?= auto
@@ -97,7 +114,9 @@ USES_ctworker := trainer
 # ---- flags --------------------------------------------------------------------------------------
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes \
         -Wundef -Wvla -Wformat=2 -Wwrite-strings -Wpointer-arith -Wimplicit-fallthrough
-HARDEN := -D_FORTIFY_SOURCE=3 -fstack-protector-strong -fstack-clash-protection -fcf-protection
+HARDEN_x86_64 := -fcf-protection
+HARDEN_aarch64 := -mbranch-protection=standard
+HARDEN := -D_FORTIFY_SOURCE=3 -fstack-protector-strong -fstack-clash-protection $(HARDEN_$(PROCESSOR))
 SAN_asan := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 SAN_tsan := -fsanitize=thread
 SAN_cov := --coverage
@@ -113,14 +132,15 @@ OPT_fuzz := -O1 $(SAN_fuzz) -fsanitize=fuzzer-no-link
 CPPFLAGS += -D_GNU_SOURCE -Ilib -Icollectives -I.
 CFLAGS ?= -g
 ALL_CFLAGS = -std=c17 -pthread -fPIC -fvisibility=hidden -ffp-contract=off $(WARN) $(if $(filter 1,$(DEV)),-Werror) \
-             $(OPT_$(MODE)) $(CFLAGS)
+             $(OPT_$(MODE)) $(CFLAGS)$(SYSROOT:%= --sysroot=%)
 ALL_LDFLAGS = -pthread -pie -Wl,-z,relro,-z,now -Wl,--as-needed $(SAN_$(MODE)) $(LDFLAGS)
 STAMP := $(BUILD)/flags
 FLAGS_NOW := $(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS)
 
-# Under a sanitizer the tests run on a runner of our own (tests/lib/mini), which forks where Criterion
-# starts each test's program anew: half of the time of a short test.
-MINI := $(filter asan tsan,$(MODE))
+# Under a sanitizer, and for another processor, the tests run on a runner of our own (tests/lib/mini),
+# which forks where Criterion starts each test's program anew: half of the time of a short test.
+MINI := $(filter asan tsan,$(MODE)) $(CROSS)
+MINI := $(strip $(MINI))
 $(BUILD)/obj/tests/%.o: CPPFLAGS += -Itests/lib $(if $(MINI),-Itests/lib/mini)
 $(BUILD)/obj/tests/%.o: WARN += $(if $(MINI),-Wno-pedantic -Wno-format-zero-length)
 # Vector kernels: one file an instruction set, chosen at run time. The flags let both compilers
@@ -140,10 +160,14 @@ closure = $(call uniq,$(foreach m,$1,$m) $(foreach m,$1,$(call closure,$(DEPS_$m
 ordered = $(foreach m,$(call reverse,$(MODULES)),$(filter $m,$(call closure,$1)))
 reverse = $(if $1,$(call reverse,$(wordlist 2,99,$1)) $(firstword $1))
 # One of the two stands for UCX: its headers are needed to build, the library only to run.
-HAS_UCX := $(if $(filter auto,$(UCX)),$(shell pkg-config --exists ucx && echo 1),$(UCX))
+HAS_UCX := $(if $(filter auto,$(UCX)),$(shell $(CC) $(SYSROOT:%=--sysroot=%) -include ucp/api/ucp.h -E -x c /dev/null >/dev/null 2>&1 && echo 1),$(UCX))
 ABSENT := $(patsubst %,collectives/backend/ucx/ucx_%.c,$(if $(filter 1,$(HAS_UCX)),none,library worker transport))
+# A processor has files of its own, by the ends of their names; any other one has *_any.c.
+ENDS_x86_64 := x86_64 avx2 avx512
+ENDS_aarch64 := aarch64 neon
+NOT_HERE := $(addprefix %_,$(addsuffix .c,$(filter-out $(or $(ENDS_$(PROCESSOR)),any),$(ENDS_x86_64) $(ENDS_aarch64) any)))
 # What includes CUDA's headers goes into libctrun_cuda.so alone.
-sources = $(filter-out $(ABSENT) lib/tensor/cuda/%_cuda.c,$(wildcard $(addsuffix /*.c,$1)))
+sources = $(filter-out $(ABSENT) lib/tensor/cuda/%_cuda.c $(NOT_HERE),$(wildcard $(addsuffix /*.c,$1)))
 archives = $(foreach m,$(call ordered,$1),$(BUILD)/lib/libct_$m.a)
 libs = $(call uniq,$(foreach m,$(call ordered,$1),$(LIBS_$m)))
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$1)
@@ -157,7 +181,7 @@ $(BUILD)/obj/tests/e2e/%.o: CPPFLAGS += -Itests/e2e
 # What tests of a module use besides.
 TEST_USES_decode := train exec
 TEST_USES_replica := rdzv
-UNIT_MODULES := $(foreach m,$(MODULES),$(if $(wildcard tests/unit/$m/.),$m))
+UNIT_MODULES := $(foreach m,$(filter-out $(if $(CROSS),cuda),$(MODULES)),$(if $(wildcard tests/unit/$m/.),$m))
 BINARIES := $(foreach p,$(PROGRAMS),$(if $(wildcard cmd/$p/*.c),$(BUILD)/bin/$p))
 TEST_LIB := tests/lib/proc.c tests/lib/equal.c tests/lib/equal_table.c $(if $(MINI),tests/lib/mini/mini.c)
 TEST_LINK := $(if $(MINI),,-lcriterion)
@@ -182,7 +206,7 @@ endif
 HAS_CUDA := $(if $(and $(filter-out 0,$(CUDA)),$(NVCC),$(filter release,$(MODE))),\
               $(filter 1,$(CUDA) $(if $(shell command -v g++),1)))
 CUDA_SOURCES := $(wildcard $(foreach d,$(DIRS_cuda),$d/*.c $d/*.cu))
-CUDA_BESIDE := lib/tensor/op.c lib/tensor/tensor.c $(wildcard $(DIRS_base:%=%/*.c))
+CUDA_BESIDE := lib/tensor/op.c lib/tensor/tensor.c $(call sources,$(DIRS_base))
 CUDA_LIBRARY := $(if $(HAS_CUDA),$(BUILD)/lib/libctrun_cuda.so)
 
 .PHONY: all
@@ -466,7 +490,16 @@ bench: all $(BENCHES) ## the benchmarks against peers (scripts/bench)
 coverage: ## lines that the tests reach
 	scripts/coverage
 install: all ## programs, headers, libraries, manual pages under PREFIX (DESTDIR respected)
-	scripts/install $(BUILD) $(DESTDIR)$(PREFIX)
+	$(if $(filter aarch64,$(CROSS)),scripts/arm64 run) scripts/install $(BUILD) $(DESTDIR)$(PREFIX)
+
+ARM64_BUILD := build/aarch64-linux-gnu-gcc-release
+.PHONY: arm64 arm64-check
+arm64: ## programs, libraries and unit tests for arm64, by the cross compiler (scripts/deps --arm64)
+	+$(MAKE) ARCH=arm64 CUDA=0 all units
+arm64-check: all ## unit tests for arm64 under qemu (those of the table in scripts/arm64), the digits' bits on both
+	+$(MAKE) ARCH=arm64 CUDA=0 all $(addprefix $(ARM64_BUILD)/tests/unit_,$(shell scripts/arm64 tested))
+	scripts/arm64 check $(ARM64_BUILD)
+	scripts/arm64 same-bits $(ARM64_BUILD) $(BUILD)
 
 .PHONY: wheel
 wheel: $(SHARED) $(WHEEL_PROGRAMS) ## build/wheel/ctrun-*.whl for pip install: the Python package, the library, the programs
@@ -483,6 +516,6 @@ clean: ## remove what was built in this mode
 
 .PHONY: help
 help: ## this list
-	@grep -hE '^[a-z/%]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 20
+	@grep -hE '^[a-z0-9/%-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 20
 
 -include $(shell find $(BUILD)/obj $(BUILD)/pic $(BUILD)/hostcuda -name '*.d' 2>/dev/null)

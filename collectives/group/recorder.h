@@ -46,13 +46,14 @@ static inline void ct_recorder_start(struct ct_request *request)
         return;
     request->started = true;
     if (request->group->flight != NULL)
-        ct_flight_start(request->group->flight, request->entry, ct_ticks() - request->queued);
+        ct_flight_start(request->group->flight, request->entry, ct_ticks_since(request->queued));
 }
 
 static inline void ct_recorder_end(const struct ct_request *request, bool failed)
 {
     if (request->group->flight != NULL)
-        ct_flight_end(request->group->flight, request->entry, ct_ticks() - request->queued, failed);
+        ct_flight_end(request->group->flight, request->entry, ct_ticks_since(request->queued),
+                      failed);
 }
 
 #endif

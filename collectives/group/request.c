@@ -11,7 +11,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/relax.h"
+#include "base/processor.h"
 #include "group/exchange.h"
 #include "group/failure_cause.h"
 

@@ -64,7 +64,7 @@ static inline void record_completed(const struct ct_group *group,
     if (group->flight == NULL)
         return;
     struct ct_flight_call call = describe(group, message, site);
-    ct_flight_whole(group->flight, &call, queued, ct_ticks() - queued);
+    ct_flight_whole(group->flight, &call, queued, ct_ticks_since(queued));
 }
 
 /* The call is not over: the request that is made next is this call. */

@@ -3,18 +3,14 @@
 #include "reduce/reduce.h"
 
 #include "base/assert.h"
+#include "base/processor.h"
 #include "reduce/reduce_table.h"
 
 const struct ct_reduce_kernels *ct_reduce_isa(int isa)
 {
-    if (isa == 0)
-        return &ct_reduce_portable;
-    if (isa == 1 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return &ct_reduce_avx2;
-    if (isa == 2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        return &ct_reduce_avx512;
-    return NULL;
+    const struct ct_reduce_set *set = &ct_reduce_sets[isa];
+
+    return set->runs == NULL || set->runs() ? set->kernels : NULL;
 }
 
 bool ct_reduce_supports(enum ct_dtype dtype, enum ct_reduce reduce)
@@ -56,10 +52,8 @@ void ct_reduce_with(const struct ct_reduce_kernels *kernels, const struct ct_red
     CT_ASSERT(sources >= 1 && sources <= CT_REDUCE_SOURCES_MAX);
     CT_ASSERT(how->reduce != CT_REDUCE_PREMUL_SUM || how->factor != NULL);
     kernels->of[how->dtype][how->reduce][how->order](&args);
-#if defined(__x86_64__)
     if (args.stream)
-        __builtin_ia32_sfence(); /* such stores are not ordered before a flag's */
-#endif
+        ct_stores_drain(); /* such stores are not ordered before a flag's */
 }
 
 /* The best that this machine has. */

@@ -28,4 +28,12 @@ struct ct_reduce_kernels {
 
 extern const struct ct_reduce_kernels ct_reduce_portable, ct_reduce_avx2, ct_reduce_avx512;
 
+/* The instruction sets of this architecture, best last (reduce_sets_x86_64.c and its sibling). */
+struct ct_reduce_set {
+    const struct ct_reduce_kernels *kernels; /* NULL: there are no more */
+    bool (*runs)(void);                      /* on this machine; NULL: on any */
+};
+
+extern const struct ct_reduce_set ct_reduce_sets[CT_REDUCE_ISAS];
+
 #endif

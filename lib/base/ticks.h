@@ -1,19 +1,24 @@
 /* A clock that costs a few nanoseconds, for stamps that are converted later: the processor's
- * time-stamp counter where there is one (it is constant and synchronised across cores on every
- * x86-64 machine of the last decade), else CLOCK_MONOTONIC. The reader determines its unit from two
- * pairs of both clocks (ct_ticks_to_ns). */
+ * counter where there is one (processor.h), else CLOCK_MONOTONIC. The reader determines its unit
+ * from two pairs of both clocks (ct_ticks_to_ns). */
 #ifndef CT_BASE_TICKS_H
 #define CT_BASE_TICKS_H
 
 #include "base/clock.h"
+#include "base/processor.h"
 
 static inline uint64_t ct_ticks(void)
 {
-#if defined(__x86_64__)
-    return __builtin_ia32_rdtsc();
-#else
-    return ct_clock_mono_ns(&ct_clock_system);
-#endif
+    return ct_processor_ticks();
+}
+
+/* Return how many ticks have passed since `before`. Processors may read their counter out of the
+ * order of the program: never less than 0. */
+static inline uint64_t ct_ticks_since(uint64_t before)
+{
+    uint64_t now = ct_ticks();
+
+    return now > before ? now - before : 0;
 }
 
 /* One moment on both clocks. */

@@ -151,8 +151,16 @@ void ct_device_recording_free(struct ct_device *device, struct ct_recording *rec
 
 /* ---- the CPU -------------------------------------------------------------------------------- */
 
-/* Vector instruction sets that the CPU device has kernels for, best last. */
-enum ct_cpu_isa { CT_CPU_AUTO, CT_CPU_PORTABLE, CT_CPU_AVX2, CT_CPU_AVX512 };
+/* Vector instruction sets that the CPU device has kernels for; of one architecture's the best
+ * last. */
+enum ct_cpu_isa {
+    CT_CPU_AUTO,
+    CT_CPU_PORTABLE,
+    CT_CPU_NEON,
+    CT_CPU_AVX2,
+    CT_CPU_AVX512,
+    CT_CPU_ISAS
+};
 
 struct ct_cpu_options {
     int threads;         /* the caller's thread included; 0: OMP_NUM_THREADS, or else 1 */
@@ -164,7 +172,9 @@ struct ct_cpu_options {
 int ct_device_cpu_new(const struct ct_cpu_options *options, struct ct_device **ret_device,
                       struct ct_error *err);
 
-/* Return the best instruction set that this machine runs, and the name of one ("avx512"). */
+/* Return whether this machine runs an instruction set; the best that it runs; the name of one
+ * ("avx512"). */
+bool ct_cpu_isa_runs(enum ct_cpu_isa isa);
 enum ct_cpu_isa ct_cpu_isa_best(void);
 const char *ct_cpu_isa_name(enum ct_cpu_isa isa);
 

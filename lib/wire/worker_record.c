@@ -18,6 +18,12 @@ enum { OPEN_CALLS = 64 }; /* that may be open: one of them may have ended last *
 
 #define SET(field, value) atomic_store_explicit(&(field), (value), memory_order_relaxed)
 #define GET(field) atomic_load_explicit(&(field), memory_order_relaxed)
+/* What was set before `field` is seen by who sees its value. */
+#define SET_LAST(field, value) atomic_store_explicit(&(field), (value), memory_order_release)
+#define GET_FIRST(field) atomic_load_explicit(&(field), memory_order_acquire)
+
+#define BUSY \
+    UINT64_MAX /* the id of a slot that is being filled: it is in use, but not to be read */
 
 /* ---- agent ---------------------------------------------------------------------------------- */
 
@@ -57,27 +63,36 @@ static void read_text(const _Atomic char *from, char *to, size_t room)
     to[room - 1] = '\0';
 }
 
-static void read_group(const struct ct_record_group *group, struct ct_record_call *call,
+/* False: the slot is free, or changed hands meanwhile. */
+static bool read_group(const struct ct_record_group *group, struct ct_record_call *call,
                        struct ct_record_view *view)
 {
-    uint64_t numbers[] = {GET(group->id), GET(group->entered), GET(group->completed),
-                          GET(group->waiting), GET(group->moves)};
+    uint64_t id = GET_FIRST(group->id);
+
+    if (id == 0 || id == BUSY)
+        return false;
+    call->failure = GET_FIRST(group->failure);
+    uint64_t numbers[] = {id, GET(group->entered), GET(group->completed), GET_FIRST(group->waiting),
+                          GET(group->moves)};
     uint64_t heartbeat_ns = GET(group->heartbeat_ns);
     uint32_t awaited = GET(group->awaited);
 
-    view->progress = ct_hash64(numbers, sizeof numbers, view->progress);
-    view->signs = ct_hash64(&heartbeat_ns, sizeof heartbeat_ns, view->signs);
-    call->id = numbers[0];
+    call->id = id;
     call->entered = numbers[1];
     call->completed = numbers[2];
     call->waiting = numbers[3];
     call->since_ns = GET(group->since_ns);
     call->rank = GET(group->rank);
     call->size = GET(group->size);
-    call->failure = GET(group->failure);
     call->awaited = (int)CT_MIN(awaited, (uint32_t)INT32_MAX) - 1;
     read_text(group->name, call->name, sizeof call->name);
     read_text(group->text, call->text, sizeof call->text);
+    atomic_thread_fence(memory_order_acquire);
+    if (GET(group->id) != id)
+        return false;
+    view->progress = ct_hash64(numbers, sizeof numbers, view->progress);
+    view->signs = ct_hash64(&heartbeat_ns, sizeof heartbeat_ns, view->signs);
+    return true;
 }
 
 void ct_worker_record_read(const struct ct_worker_record *record, struct ct_record_view *ret_view)
@@ -92,7 +107,7 @@ void ct_worker_record_read(const struct ct_worker_record *record, struct ct_reco
         .step = numbers[1],
         .signs = ct_hash64(&alive_ns, sizeof alive_ns, 0),
         .progress = ct_hash64(numbers, sizeof numbers, 0),
-        .straggler_count = atomic_load_explicit(&record->straggler_count, memory_order_acquire),
+        .straggler_count = GET_FIRST(record->straggler_count),
         .straggler = GET(record->straggler),
         .straggler_share = GET(record->straggler_share),
         .straggler_cost = GET(record->straggler_cost),
@@ -104,8 +119,8 @@ void ct_worker_record_read(const struct ct_worker_record *record, struct ct_reco
     };
     read_text(record->program, ret_view->program, sizeof ret_view->program);
     for (int i = 0; i < CT_RECORD_GROUPS; i++)
-        if (GET(record->groups[i].id) != 0)
-            read_group(&record->groups[i], &ret_view->groups[ret_view->group_count++], ret_view);
+        if (read_group(&record->groups[i], &ret_view->groups[ret_view->group_count], ret_view))
+            ret_view->group_count++;
     ret_view->signs = ct_hash64(&ret_view->progress, sizeof ret_view->progress, ret_view->signs);
 }
 
@@ -116,7 +131,7 @@ uint64_t ct_worker_record_alive_ns(const struct ct_worker_record *record, struct
 
     latest = CT_MAX(latest, GET(record->alive_ns));
     for (int i = 0; i < CT_RECORD_GROUPS; i++)
-        if (GET(record->groups[i].id) != 0)
+        if (GET(record->groups[i].id) != 0) /* BUSY ones have what they had */
             latest = CT_MAX(latest, GET(record->groups[i].heartbeat_ns));
     for (uint64_t i = 0; i < OPEN_CALLS && i < turns; i++) {
         if (!ct_flight_read(&record->flight, turns - i, &call))
@@ -130,7 +145,7 @@ uint64_t ct_worker_record_alive_ns(const struct ct_worker_record *record, struct
 uint32_t ct_worker_record_durations(const struct ct_worker_record *record, uint32_t *ret_us,
                                     uint32_t room)
 {
-    uint64_t steps = GET(record->steps);
+    uint64_t steps = GET_FIRST(record->steps);
     uint32_t count = (uint32_t)CT_MIN(steps, (uint64_t)CT_MIN(room, CT_RECORD_DURATIONS));
 
     for (uint32_t i = 0; i < count; i++)
@@ -195,7 +210,7 @@ void ct_worker_record_at(struct ct_worker_record *record, enum ct_record_section
 
         SET(record->durations_us[steps % CT_RECORD_DURATIONS],
             (uint32_t)CT_MIN(took_us, (uint64_t)UINT32_MAX));
-        SET(record->steps, steps + 1);
+        SET_LAST(record->steps, steps + 1);
     }
     SET(record->section, section);
     SET(record->step, step);
@@ -213,13 +228,13 @@ void ct_worker_record_straggler(struct ct_worker_record *record, uint32_t rank, 
     atomic_fetch_add_explicit(&record->straggler_count, 1, memory_order_release);
 }
 
-/* Take a slot that is free, or was kept for show. */
-static struct ct_record_group *acquire_slot(struct ct_worker_record *record, uint64_t id)
+/* Take a slot that is free, or was kept for show; it is BUSY. */
+static struct ct_record_group *acquire_slot(struct ct_worker_record *record)
 {
     for (int i = 0; i < CT_RECORD_GROUPS; i++) {
         uint64_t none = 0;
 
-        if (atomic_compare_exchange_strong(&record->groups[i].id, &none, id))
+        if (atomic_compare_exchange_strong(&record->groups[i].id, &none, BUSY))
             return &record->groups[i];
     }
     for (int i = 0; i < CT_RECORD_GROUPS; i++) {
@@ -227,7 +242,7 @@ static struct ct_record_group *acquire_slot(struct ct_worker_record *record, uin
 
         if (!atomic_compare_exchange_strong(&record->groups[i].over, &over, 0))
             continue;
-        SET(record->groups[i].id, id);
+        SET(record->groups[i].id, BUSY);
         return &record->groups[i];
     }
     return NULL;
@@ -238,10 +253,11 @@ struct ct_record_group *ct_worker_record_group_new(struct ct_worker_record *reco
 {
     uint64_t id = ct_hash_str(key);
 
-    id += id == 0;
-    struct ct_record_group *group = record != NULL ? acquire_slot(record, id) : NULL;
+    id = id == 0 || id == BUSY ? 1 : id;
+    struct ct_record_group *group = record != NULL ? acquire_slot(record) : NULL;
     if (group == NULL)
         return NULL;
+    atomic_thread_fence(memory_order_release); /* BUSY is seen by who sees any of these */
     SET(group->entered, 0);
     SET(group->completed, 0);
     SET(group->waiting, 0);
@@ -251,6 +267,7 @@ struct ct_record_group *ct_worker_record_group_new(struct ct_worker_record *reco
     SET(group->failure, 0);
     write_text(group->text, sizeof group->text, "");
     write_text(group->name, sizeof group->name, key);
+    SET_LAST(group->id, id);
     return group;
 }
 
@@ -270,7 +287,7 @@ void ct_worker_record_wait(struct ct_record_group *group, uint64_t number, uint6
     SET(group->since_ns, now_ns);
     SET(group->text[0], '\0');
     ct_worker_record_heartbeat(group, now_ns, GET(group->moves), -1);
-    SET(group->waiting, number);
+    SET_LAST(group->waiting, number);
 }
 
 void ct_worker_record_text(struct ct_record_group *group, const char *text)

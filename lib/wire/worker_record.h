@@ -12,8 +12,10 @@
  *     the call is over                completed++         /
  *
  * Every field is one atomic, so no value is torn; fields that belong together may be of two moments
- * when the worker is stopped between two stores, which the verdict on it survives. A call that
- * finds all its peers there costs two relaxed stores. The writer never waits for a reader.
+ * when the worker is stopped between two stores, which the verdict on it survives. What says that
+ * others count is set last, and read first: a slot's id, `waiting` (since when, which call),
+ * `failure` (who was awaited), `steps` (their durations), `straggler_count`. A call that finds all
+ * its peers there costs two relaxed stores. The writer never waits for a reader.
  *
  * Writers: ct_worker_record_at one thread of the process; a group's slot that group's one thread.
  */
@@ -52,7 +54,7 @@ enum ct_record_section {
 
 /* One group's calls. Collectives count from 1, as they are started; all members count alike. */
 struct ct_record_group {
-    _Atomic uint64_t id;         /* equal at all members; 0: the slot is free */
+    _Atomic uint64_t id;         /* equal at all members; 0: the slot is free; ~0: being filled */
     _Atomic uint32_t rank, size; /* this member's place in it, how many there are */
     _Atomic int32_t failure;     /* why it is broken (CT_E...); 0: it is not */
     _Atomic uint32_t over;       /* 1: freed, but shown until the next round, because it broke */
@@ -188,10 +190,10 @@ void ct_worker_record_wait(struct ct_record_group *group, uint64_t number, uint6
 void ct_worker_record_text(struct ct_record_group *group, const char *text);
 void ct_worker_record_woke(struct ct_record_group *group);
 
-/* The group is broken. */
+/* The group is broken; who sees this sees the rank that was awaited, too. */
 static inline void ct_worker_record_failed(struct ct_record_group *group, int code)
 {
-    atomic_store_explicit(&group->failure, code, memory_order_relaxed);
+    atomic_store_explicit(&group->failure, code, memory_order_release);
 }
 
 static inline void ct_worker_record_heartbeat(struct ct_record_group *group, uint64_t now_ns,

@@ -190,7 +190,7 @@ int main(int argc, char **argv)
             coretype = argv[i + 1];
         else if (strcmp(argv[i], "--ms") == 0)
             bench.budget_ns = atof(argv[i + 1]) * 1e6;
-        for (enum ct_cpu_isa isa = CT_CPU_PORTABLE; isa <= CT_CPU_AVX512; isa++)
+        for (enum ct_cpu_isa isa = CT_CPU_PORTABLE; isa < CT_CPU_ISAS; isa++)
             if (strcmp(argv[i + 1], ct_cpu_isa_name(isa)) == 0)
                 options.isa = isa;
     }

@@ -48,16 +48,16 @@ static void recorded(uint64_t i)
     uint64_t began = ct_ticks(), turn = ct_flight_begin(&record->flight, &call, false, began);
 
     at_once(i);
-    ct_flight_end(&record->flight, turn, ct_ticks() - began, false);
+    ct_flight_end(&record->flight, turn, ct_ticks_since(began), false);
 }
 
 static void queued(uint64_t i)
 {
     uint64_t began = ct_ticks(), turn = ct_flight_begin(&record->flight, &call, true, began);
 
-    ct_flight_start(&record->flight, turn, ct_ticks() - began);
+    ct_flight_start(&record->flight, turn, ct_ticks_since(began));
     at_once(i);
-    ct_flight_end(&record->flight, turn, ct_ticks() - began, false);
+    ct_flight_end(&record->flight, turn, ct_ticks_since(began), false);
 }
 
 static void step(uint64_t i)

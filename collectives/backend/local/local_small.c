@@ -14,7 +14,7 @@
  *
  * A rank that does not find the others' lines in time makes a request, having posted. */
 #include "backend/local/local_algorithm.h"
-#include "base/relax.h"
+#include "base/processor.h"
 #include "reduce/reduce.h"
 
 _Static_assert((int)CT_SMALL_MESSAGE_BYTES == (int)CT_CELL_BYTES, "beside the flag");

@@ -1,11 +1,12 @@
 /* See hash.h. */
 #include "base/number/hash.h"
 
+#include "base/number/crc32c.h"
+
 #define XXH_INLINE_ALL
 #define XXH_FORCE_MEMORY_ACCESS 1 /* by packed structs: under sanitizers memcpy is a call */
 #include <xxhash.h>
 
-#include <immintrin.h>
 #include <string.h>
 
 uint64_t ct_hash64(const void *data, size_t size, uint64_t seed)
@@ -20,39 +21,7 @@ uint64_t ct_hash_str(const char *text)
 
 /* ---- CRC32C: a polynomial over GF(2), bit 31 its constant term ------------------------------ */
 
-static const uint32_t polynomial = 0x82F63B78u;
-
-/* The remainder `crc` after more bytes, bit by bit or eight bytes at a time. */
-static uint32_t continue_portable(uint32_t crc, const unsigned char *bytes, size_t size)
-{
-    for (size_t i = 0; i < size; i++) {
-        crc ^= bytes[i];
-        for (int bit = 0; bit < 8; bit++)
-            crc = (crc >> 1) ^ (polynomial & (0u - (crc & 1u)));
-    }
-    return crc;
-}
-
-__attribute__((target("sse4.2"))) static uint32_t
-continue_sse42(uint32_t crc, const unsigned char *bytes, size_t size)
-{
-    uint64_t word, wide = crc;
-
-    for (; size >= sizeof word; size -= sizeof word, bytes += sizeof word) {
-        memcpy(&word, bytes, sizeof word);
-        wide = _mm_crc32_u64(wide, word);
-    }
-    crc = (uint32_t)wide;
-    for (; size > 0; size--)
-        crc = _mm_crc32_u8(crc, *bytes++);
-    return crc;
-}
-
-static uint32_t remainder_of(uint32_t crc, const void *data, size_t size)
-{
-    return __builtin_cpu_supports("sse4.2") ? continue_sse42(crc, data, size)
-                                            : continue_portable(crc, data, size);
-}
+static const uint32_t polynomial = CT_CRC32C_POLYNOMIAL;
 
 static uint32_t times(uint32_t a, uint32_t b)
 {
@@ -76,12 +45,12 @@ static uint32_t append_zeros(uint32_t crc, uint64_t count)
 
 uint32_t ct_crc32c(uint32_t crc, const void *data, size_t size)
 {
-    return ~remainder_of(~crc, data, size);
+    return ~ct_crc32c_continue(~crc, data, size);
 }
 
 uint32_t ct_crc32c_share(const void *data, size_t size, uint64_t behind)
 {
-    return append_zeros(remainder_of(0, data, size), behind);
+    return append_zeros(ct_crc32c_continue(0, data, size), behind);
 }
 
 uint32_t ct_crc32c_zeros(uint64_t size)

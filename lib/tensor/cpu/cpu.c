@@ -10,46 +10,28 @@
 
 /* ---- instruction sets ----------------------------------------------------------------------- */
 
-static bool runs_anywhere(void)
-{
-    return true;
-}
-
-static bool runs_avx2(void)
-{
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-}
-
-static bool runs_avx512(void)
-{
-    return runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-}
-
-static const struct {
-    const char *name;
-    bool (*runs)(void);
-    const struct ct_cpu_kernels *f32;
-    const struct ct_half_kernels *half;
-} sets[] = {
-    [CT_CPU_AUTO] = {"auto", NULL, NULL, NULL},
-    [CT_CPU_PORTABLE] = {"portable", runs_anywhere, &ct_cpu_kernels_portable, ct_half_portable},
-    [CT_CPU_AVX2] = {"avx2", runs_avx2, &ct_cpu_kernels_avx2, ct_half_avx2},
-    [CT_CPU_AVX512] = {"avx512", runs_avx512, &ct_cpu_kernels_avx512, ct_half_avx512},
+static const char *const names[CT_CPU_ISAS] = {
+    [CT_CPU_AUTO] = "auto", [CT_CPU_PORTABLE] = "portable", [CT_CPU_NEON] = "neon",
+    [CT_CPU_AVX2] = "avx2", [CT_CPU_AVX512] = "avx512",
 };
+
+bool ct_cpu_isa_runs(enum ct_cpu_isa isa)
+{
+    return (size_t)isa < CT_CPU_ISAS && ct_cpu_sets[isa].runs != NULL && ct_cpu_sets[isa].runs();
+}
 
 enum ct_cpu_isa ct_cpu_isa_best(void)
 {
-    size_t best = CT_COUNT(sets) - 1;
+    enum ct_cpu_isa best = CT_CPU_ISAS - 1;
 
-    while (!sets[best].runs())
+    while (!ct_cpu_isa_runs(best))
         best--;
-    return (enum ct_cpu_isa)best;
+    return best;
 }
 
 const char *ct_cpu_isa_name(enum ct_cpu_isa isa)
 {
-    return (size_t)isa < CT_COUNT(sets) ? sets[isa].name : "absent";
+    return (size_t)isa < CT_CPU_ISAS ? names[isa] : "absent";
 }
 
 /* ---- memory --------------------------------------------------------------------------------- */
@@ -305,7 +287,7 @@ static int choose_isa(enum ct_cpu_isa wanted, enum ct_cpu_isa *ret_isa, struct c
 {
     if (wanted == CT_CPU_AUTO)
         wanted = ct_cpu_isa_best();
-    else if ((size_t)wanted >= CT_COUNT(sets) || !sets[wanted].runs())
+    else if (!ct_cpu_isa_runs(wanted))
         return ct_error_set(err, CT_EUNSUPPORTED, "this machine has no %s; its best is %s",
                             ct_cpu_isa_name(wanted), ct_cpu_isa_name(ct_cpu_isa_best()));
     *ret_isa = wanted;
@@ -329,9 +311,9 @@ int ct_device_cpu_new(const struct ct_cpu_options *options, struct ct_device **r
     if (cpu != NULL) {
         cpu->device.table = &cpu_table;
         cpu->isa = isa;
-        cpu->f32 = sets[isa].f32;
+        cpu->f32 = ct_cpu_sets[isa].f32;
         cpu->f64 = &ct_cpu_kernels_f64;
-        cpu->half = sets[isa].half;
+        cpu->half = ct_cpu_sets[isa].half;
         for (int op = 0; op < CT_OP_COUNT; op++)
             ct_op_operands((enum ct_op_kind)op, &cpu->operands[op]);
         cpu->pool = ct_pool_new(threads);

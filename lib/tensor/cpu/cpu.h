@@ -45,8 +45,18 @@ struct ct_cpu_kernels {
     const struct ct_gemm_kernels *gemm;
 };
 
-extern const struct ct_cpu_kernels ct_cpu_kernels_f64, ct_cpu_kernels_portable, ct_cpu_kernels_avx2,
-    ct_cpu_kernels_avx512;
+extern const struct ct_cpu_kernels ct_cpu_kernels_f64, ct_cpu_kernels_portable, ct_cpu_kernels_neon,
+    ct_cpu_kernels_avx2, ct_cpu_kernels_avx512;
+
+/* The instruction sets of this architecture (cpu_sets_x86_64.c and its siblings), by enum
+ * ct_cpu_isa; `runs` is NULL for another architecture's. */
+struct ct_cpu_set {
+    bool (*runs)(void); /* on this machine */
+    const struct ct_cpu_kernels *f32;
+    const struct ct_half_kernels *half;
+};
+
+extern const struct ct_cpu_set ct_cpu_sets[CT_CPU_ISAS];
 
 struct ct_cpu {
     struct ct_device device; /* first: a ct_device * is a ct_cpu * */

@@ -38,7 +38,8 @@ struct ct_gemm_kernels {
     void (*run)(const struct ct_gemm *gemm, void *workspace);
 };
 
-extern const struct ct_gemm_kernels ct_gemm_f64, ct_gemm_portable, ct_gemm_avx2, ct_gemm_avx512;
+extern const struct ct_gemm_kernels ct_gemm_f64, ct_gemm_portable, ct_gemm_neon, ct_gemm_avx2,
+    ct_gemm_avx512;
 
 struct ct_cpu;
 

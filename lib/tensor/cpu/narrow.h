@@ -19,8 +19,8 @@ struct ct_half_kernels {
 };
 
 /* By enum ct_dtype; those of the wider types are empty. */
-extern const struct ct_half_kernels ct_half_portable[CT_DTYPE_COUNT], ct_half_avx2[CT_DTYPE_COUNT],
-    ct_half_avx512[CT_DTYPE_COUNT];
+extern const struct ct_half_kernels ct_half_portable[CT_DTYPE_COUNT], ct_half_neon[CT_DTYPE_COUNT],
+    ct_half_avx2[CT_DTYPE_COUNT], ct_half_avx512[CT_DTYPE_COUNT];
 
 /* Bytes of float chunks that a running op may need. */
 enum { CT_NARROW_WORKSPACE = 12 << 20 };

@@ -7,7 +7,7 @@
 #include "tensor/cpu/pool.h"
 
 #include "base/assert.h"
-#include "base/relax.h"
+#include "base/processor.h"
 
 #include <pthread.h>
 #include <sched.h>

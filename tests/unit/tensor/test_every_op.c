@@ -33,7 +33,9 @@ static void compare_op(enum ct_op_kind op, struct kit_sizes size)
     struct ct_kernel_args reference = kit_copy_args(&kit, &args);
 
     kit_run(CT_CPU_PORTABLE, 1, op, CT_F32, &reference);
-    for (enum ct_cpu_isa isa = CT_CPU_PORTABLE; isa <= ct_cpu_isa_best(); isa++) {
+    for (enum ct_cpu_isa isa = CT_CPU_PORTABLE; isa < CT_CPU_ISAS; isa++) {
+        if (!ct_cpu_isa_runs(isa))
+            continue;
         for (int threads = 1; threads <= 5; threads += 2) {
             kit.skew = threads == 3 ? sizeof(double) : 0;
             struct ct_kernel_args copy = kit_copy_args(&kit, &args);
