@@ -37,6 +37,9 @@ int ct_cmd_resume(int argc, char **argv);
 /* runs_cmd.c: list the runs here, or compare two. */
 int ct_cmd_runs(int argc, char **argv);
 
+/* plot_cmd.c: draw the metrics of runs. */
+int ct_cmd_plot(int argc, char **argv);
+
 /* slurm_cmd.c: write or submit a batch script for Slurm. */
 int ct_cmd_slurm(int argc, char **argv);
 

@@ -36,6 +36,11 @@ int run_config(struct ct_config *cfg, const char *path, struct ct_error *err)
     return code;
 }
 
+bool run_is_place(const char *key)
+{
+    return strcmp(key, "log.dir") == 0 || strcmp(key, "checkpoint.resume") == 0;
+}
+
 /* The folder may have moved since. */
 void run_checkpoints(const struct ct_config *cfg, const char *folder, char path[PATH_MAX])
 {

@@ -3,6 +3,7 @@
 
 #include "alone.h"
 #include "base/assert.h"
+#include "base/str.h"
 #include "recipe/recipe.h"
 #include "train/metrics.h"
 #include "train/run_values.h"
@@ -11,8 +12,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include <unistd.h>
 
 /* How often progress is sent to an agent, that of log.every's steps beside it, and shown on a
  * terminal; the windows of the speed. */
@@ -288,17 +288,11 @@ int ct_report_evaluation(struct ct_worker *worker, const struct ct_evaluation *e
 /* Losses as blocks, where characters are UTF-8. */
 static void print_curve(const struct ct_report *report, struct ct_buf *text)
 {
-    static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
-    const char *locale = "";
     struct ct_buf curve;
 
-    for (size_t i = 0; i < CT_COUNT(names) && locale[0] == '\0'; i++) {
-        const char *value = getenv(names[i]);
-        locale = value != NULL ? value : "";
-    }
     ct_buf_init(&curve, 0);
     ct_curve_print(&report->curve, &curve);
-    if (curve.size > 0 && (strcasestr(locale, "utf-8") || strcasestr(locale, "utf8")))
+    if (curve.size > 0 && ct_env_is_utf8(environ))
         (void)ct_buf_printf(text, "losses      %s\n", ct_buf_str(&curve));
     ct_buf_deinit(&curve);
 }
