@@ -29,9 +29,9 @@
 struct sample {
     /* What was asked for. */
     struct ct_option_texts prompts;
-    const char *config, *merges;
+    struct ct_trained_choice which;
+    const char *merges;
     int64_t tokens, count, seed;
-    bool average;
     struct ct_choice choice;
 
     struct ct_trained trained;
@@ -136,7 +136,7 @@ static int prepare(struct sample *s, const char *path, struct ct_error *err)
     struct ct_cpu_options cpu = {
         .threads = set != NULL ? 0 : (int)CT_MAX(sysconf(_SC_NPROCESSORS_ONLN), 1)};
     struct ct_gpt_spec *gpt = &s->trained.spec.gpt;
-    int code = ct_trained_open(&s->trained, path, s->config, s->average, err);
+    int code = ct_trained_open(&s->trained, path, &s->which, err);
 
     if (code == 0)
         code = make_tokenizer(s, err);
@@ -290,7 +290,7 @@ static void watch_signals(void)
 
 int ct_cmd_sample(int argc, char **argv)
 {
-    struct sample s = {.config = "",
+    struct sample s = {.which = {.config = ""},
                        .merges = "",
                        .tokens = 200,
                        .count = 1,
@@ -304,9 +304,10 @@ int ct_cmd_sample(int argc, char **argv)
         {"top_k", CT_OPTION_NUMBER, &s.choice.top_k},
         {"top_p", CT_OPTION_REAL, &s.choice.top_p},
         {"seed", CT_OPTION_NUMBER, &s.seed},
-        {"config", CT_OPTION_TEXT, &s.config},
+        {"config", CT_OPTION_TEXT, &s.which.config},
         {"merges", CT_OPTION_TEXT, &s.merges},
-        {"ema", CT_OPTION_FLAG, &s.average},
+        {"ema", CT_OPTION_FLAG, &s.which.average},
+        {"best", CT_OPTION_FLAG, &s.which.best},
     };
     struct ct_error err = {0};
     const char *path = NULL;

@@ -458,6 +458,23 @@ static bool plateau_without_evaluation(const struct ct_config *cfg, const void *
 
 #define AT(member) offsetof(struct ct_config, member)
 
+static bool best_without_evaluation(const struct ct_config *cfg, const void *member,
+                                    struct ct_buf *why)
+{
+    (void)member;
+    (void)ct_buf_printf(why, "%s is that of held-out samples: give data.eval",
+                        ct_config_word(cfg, &cfg->checkpoint.best));
+    return cfg->checkpoint.best != CT_CONFIG_BEST_NONE && !source_wanted(cfg, &cfg->data.eval);
+}
+
+static bool best_without_folder(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    (void)member;
+    (void)ct_buf_puts(why, "there are no checkpoints to keep one of: set checkpoint.dir, to auto "
+                           "for instance");
+    return cfg->checkpoint.best != CT_CONFIG_BEST_NONE && cfg->checkpoint.dir[0] == '\0';
+}
+
 static const struct ct_config_rule rules[] = {
     {AT(launch.nnodes), AT(launch.nnodes), false, min_above_max},
     {AT(launch.nnodes), AT(launch.rdzv_endpoint), false, no_rendezvous},
@@ -506,6 +523,8 @@ static const struct ct_config_rule rules[] = {
     {AT(schedule.warmup), AT(train.steps), true, warmup_too_long},
     {AT(schedule.decay), AT(train.steps), true, decay_too_long},
     {AT(schedule.type), AT(data.eval.path), true, plateau_without_evaluation},
+    {AT(checkpoint.best), AT(data.eval.path), true, best_without_evaluation},
+    {AT(checkpoint.best), AT(checkpoint.dir), true, best_without_folder},
 };
 
 /* What --standalone makes pointless: the user may have thought of something. */

@@ -72,7 +72,7 @@ static int check_training(const char *folder, const char *config, struct ct_erro
     return code;
 }
 
-int run_checkpoint(const char *folder, char path[PATH_MAX], uint64_t *ret_step,
+int run_checkpoint(const char *folder, bool best, char path[PATH_MAX], uint64_t *ret_step,
                    struct ct_error *err)
 {
     char file[PATH_MAX], dir[PATH_MAX] = "";
@@ -95,6 +95,8 @@ int run_checkpoint(const char *folder, char path[PATH_MAX], uint64_t *ret_step,
                          "%s keeps no checkpoints (checkpoint.dir is empty): there is nothing to "
                          "go on from",
                          ct_run_title(folder));
+    else if (code == 0 && best)
+        code = ct_ckpt_best(dir, path, err);
     else if (code == 0 && ct_ckpt_latest(dir, path, NULL) != 0)
         code = ct_error_set(err, CT_ENOTFOUND, "%s has no checkpoint yet: there is none in %s",
                             ct_run_title(folder), dir);

@@ -5,6 +5,7 @@
 #include "base/assert.h"
 #include "base/str.h"
 #include "recipe/recipe.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/metrics.h"
 #include "train/run_values.h"
 #include "worker.h"
@@ -12,6 +13,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 /* How often progress is sent to an agent, that of log.every's steps beside it, and shown on a
@@ -311,7 +313,8 @@ static void print_result(const struct ct_worker *worker, bool stopped, struct ct
         (void)ct_buf_printf(text, "accuracy    %.2f %% (%" PRIu64 " of %" PRIu64 "), loss %.4f%s\n",
                             100.0 * (double)e->correct / (double)e->rows, e->correct, e->rows,
                             e->loss, e->step != worker->step ? ", at the last evaluation" : "");
-    if (report->has_best && (!report->evaluated || report->best_step != e->step))
+    if (report->has_best && worker->best.metric != CT_BEST_LOSS &&
+        (!report->evaluated || report->best_step != e->step))
         (void)ct_buf_printf(text, "best        loss %.4f at step %" PRIu64 "\n", report->best_loss,
                             report->best_step);
     if (!report->evaluated && done > 0)
@@ -330,6 +333,24 @@ static void print_result(const struct ct_worker *worker, bool stopped, struct ct
                             ": raise train.epochs or train.steps, or set checkpoint.resume to "
                             "none\n",
                             worker->step);
+}
+
+/* The checkpoint of checkpoint.best; an older one where that of the best could not be written. */
+static void print_best(const struct ct_worker *worker, struct ct_buf *text)
+{
+    const struct ct_report *report = &worker->report;
+    const struct ct_best *best = &worker->best;
+    char path[PATH_MAX];
+
+    if (report->best_checkpoint[0] == '\0')
+        return;
+    (void)ct_buf_printf(text, "best        %s", report->best_checkpoint);
+    if (ct_ckpt_path(worker->run_dir.checkpoints, best->step, path, NULL) == 0 &&
+        strcmp(path, report->best_checkpoint) == 0)
+        (void)ct_buf_printf(text,
+                            best->metric == CT_BEST_LOSS ? ": loss %.4f" : ": accuracy %.2f %%",
+                            best->value * (best->metric == CT_BEST_LOSS ? 1 : 100));
+    (void)ct_buf_puts(text, "\n");
 }
 
 /* What else this run has written for its user to look at. */
@@ -357,6 +378,7 @@ void ct_report_summary(struct ct_worker *worker, bool stopped)
     print_result(worker, stopped, &text);
     if (report->checkpoint[0] != '\0')
         (void)ct_buf_printf(&text, "checkpoint  %s\n", report->checkpoint);
+    print_best(worker, &text);
     const char *metrics = ct_metrics_path(report->metrics);
     if (metrics[0] != '\0')
         (void)ct_buf_printf(&text, "metrics     %s\n", metrics);

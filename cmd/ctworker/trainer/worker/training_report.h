@@ -56,6 +56,7 @@ struct ct_report {
     struct ct_curve curve;     /* losses of steps */
     char checkpoint[PATH_MAX]; /* the last one, "" when none */
     uint64_t checkpoint_step;
+    char best_checkpoint[PATH_MAX]; /* that of checkpoint.best, "" when none */
 };
 
 /* Open the metrics on rank 0, at the start of a round, truncated behind the step that it continues

@@ -29,6 +29,7 @@
 #include "stop.h"
 #include "trace.h"
 #include "train/batch_size.h"
+#include "train/best.h"
 #include "train/lr_schedule.h"
 #include "train/plateau.h"
 #include "train/scaler.h"
@@ -90,6 +91,7 @@ struct ct_worker {
     uint64_t skipped;  /* of the steps: not taken, because they were not finite */
     uint64_t skipped_in_a_row;
     struct ct_plateau plateau; /* the learning rate's state after evaluations */
+    struct ct_best best;       /* evaluation; its metric is rank 0's checkpoint.best */
     struct ct_scaler scaler;   /* of the loss, in f16 */
     uint64_t post_step_done;   /* evaluation and checkpoint are done up to this step */
     bool evaluation_due;       /* an evaluation of the present step is due, and not completed */
