@@ -76,7 +76,7 @@ DEPS_planner := base config recipe train tensor graph plan
 DEPS_exec   := base wire tensor graph coll plan
 DEPS_calibrate := base tensor graph coll bench plan planner exec
 DEPS_ps     := base wire net rpc tensor graph coll plan
-DEPS_trainer := base config recipe data train tensor graph coll plan planner exec ps
+DEPS_trainer := base config recipe data train tensor graph decode coll plan planner exec ps
 
 LIBS_base   := -lm
 LIBS_config := -lyaml

@@ -458,6 +458,23 @@ static bool plateau_without_evaluation(const struct ct_config *cfg, const void *
 
 #define AT(member) offsetof(struct ct_config, member)
 
+/* Rank 0 writes it from what it holds. */
+static bool sample_of_what(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    bool text =
+        cfg->model.type == CT_CONFIG_MODEL_GPT && cfg->data.train.format == CT_CONFIG_FORMAT_TEXT;
+    bool whole = cfg->parallel.strategy != CT_CONFIG_STRATEGY_FSDP &&
+                 cfg->parallel.strategy != CT_CONFIG_STRATEGY_PS && cfg->parallel.tensor == 1 &&
+                 cfg->parallel.pipeline == 1;
+
+    (void)ct_buf_puts(why, !text   ? "is for a gpt whose data.train.format is text; leave it out"
+                           : whole ? "comes after evaluations: give data.eval"
+                                   : "needs a worker that holds the whole model: parallel.strategy "
+                                     "ddp or zero1, without tensor and pipeline; or leave it out");
+    return *(const int64_t *)member > 0 &&
+           (!text || !whole || !source_wanted(cfg, &cfg->data.eval));
+}
+
 static bool best_without_evaluation(const struct ct_config *cfg, const void *member,
                                     struct ct_buf *why)
 {
@@ -523,6 +540,7 @@ static const struct ct_config_rule rules[] = {
     {AT(schedule.warmup), AT(train.steps), true, warmup_too_long},
     {AT(schedule.decay), AT(train.steps), true, decay_too_long},
     {AT(schedule.type), AT(data.eval.path), true, plateau_without_evaluation},
+    {AT(log.sample), AT(model.type), true, sample_of_what},
     {AT(checkpoint.best), AT(data.eval.path), true, best_without_evaluation},
     {AT(checkpoint.best), AT(checkpoint.dir), true, best_without_folder},
 };

@@ -205,7 +205,7 @@ void ct_series_names(const char *folder, struct ct_buf *to)
 
         json_object_foreach(root, key, value)
         {
-            bool counts = true;
+            bool counts = json_is_number(value) || json_is_null(value);
             for (size_t i = 0; i < CT_COUNT(own); i++)
                 counts = counts && strcmp(key, own[i]) != 0;
             if (counts && !is_listed(ct_buf_str(to), key))

@@ -110,7 +110,10 @@ static int evaluate(struct ct_worker *worker, struct ct_error *err)
                               worker->best.metric == CT_BEST_ACCURACY
                                   ? (double)evaluation.correct / (double)evaluation.rows
                                   : evaluation.loss);
-    return code != 0 ? code : ct_report_evaluation(worker, &evaluation, err);
+    bool told = worker->report.metrics_evaluation == worker->step;
+    if (code == 0)
+        code = ct_report_evaluation(worker, &evaluation, err);
+    return code != 0 || told ? code : ct_text_sample_write(worker, err);
 }
 
 /* What follows a completed step. */

@@ -10,9 +10,9 @@
  *
  * Saving writes DIR/step_00000120.<generation>.tmp, flushes every file and the directory, and
  * renames it; checkpoint_parts.h is the same by several processes together.
- * Publishing replaces `latest`, then `best`, and only then removes outdated ones. A crash or a full disk at any
- * point leaves the older checkpoints unchanged. Loading checks sizes and checksums before a single
- * tensor is changed.
+ * Publishing replaces `latest`, then `best`, and only then removes outdated ones. A crash or a full
+ * disk at any point leaves the older checkpoints unchanged. Loading checks sizes and checksums
+ * before a single tensor is changed.
  *
  * One process writes a DIR at a time; any number may read. A writer of the same run that was held
  * up until a later round took its place (a higher generation) neither replaces a folder nor moves
@@ -71,8 +71,8 @@ struct ct_ckpt_save {
     uint64_t keep_every; /* those of steps that it divides stay as well; 0: of none */
 };
 
-/* Publish a saved checkpoint: it becomes the newest, `best` names that of state.best if it is there,
- * and outdated ones are removed. 0; CT_EFENCED
+/* Publish a saved checkpoint: it becomes the newest, `best` names that of state.best if it is
+ * there, and outdated ones are removed. 0; CT_EFENCED
  * when a later round has published. */
 int ct_ckpt_publish(const struct ct_ckpt_save *save, struct ct_error *err);
 

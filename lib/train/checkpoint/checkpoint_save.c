@@ -1,7 +1,7 @@
 /* Saving and publishing; see checkpoint.h.
  *
  *   save      begin, write, end of checkpoint_parts.h
- *   publish   replace DIR/latest and DIR/best | remove what is older than `keep` and what was never ended
+ *   publish   replace DIR/latest and DIR/best | remove what is outdated and what was never ended
  *
  * Any failure before the rename removes the temporary folder and touches nothing else. */
 #include "train/checkpoint/checkpoint.h"
@@ -92,8 +92,8 @@ int ct_ckpt_complete(const char *temporary, const char *path, const struct ct_ck
 /* ---- publishing ------------------------------------------------------------------------------ */
 
 /* Remove all but the newest `keep` of the checkpoints up to that of `save`, the best one, and those
- * of every keep_every-th step. Later ones, which a run that was rolled back left behind, are not this run's
- * to remove. What cannot be removed stays. */
+ * of every keep_every-th step. Later ones, which a run that was rolled back left behind, are not
+ * this run's to remove. What cannot be removed stays. */
 static void prune(const struct ct_ckpt_save *save)
 {
     uint64_t *steps = NULL;

@@ -21,8 +21,8 @@ bool run_is_place(const char *key);
 /* Return the checkpoint folder of the run in `folder`; "" if it has none. */
 void run_checkpoints(const struct ct_config *cfg, const char *folder, char path[PATH_MAX]);
 
-/* Return the newest or the `best` checkpoint (checkpoint.best) of the run in `folder`, and its step.
- * CT_ENOTFOUND: it has none. */
+/* Return the newest or the `best` checkpoint (checkpoint.best) of the run in `folder`, and its
+ * step. CT_ENOTFOUND: it has none. */
 int run_checkpoint(const char *folder, bool best, char path[PATH_MAX], uint64_t *ret_step,
                    struct ct_error *err);
 

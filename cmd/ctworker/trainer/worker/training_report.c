@@ -18,6 +18,7 @@
 
 /* How often progress is sent to an agent, that of log.every's steps beside it, and shown on a
  * terminal; the windows of the speed. */
+enum { SHOWN_BYTES = 160 }; /* of a generated text in the log; all of it is in metrics.jsonl */
 enum { AGENT_MS = 100, LOGGED_MS = 500, TERMINAL_MS = 1000, FIRST_WINDOW_MS = 50, WINDOW_MS = 500 };
 
 static void update_best(struct ct_report *report, uint64_t step, double loss)
@@ -181,21 +182,48 @@ static void show_progress(struct ct_worker *worker, const struct ct_step_report 
 
 /* A rank 0 that was cut off may complete its last step when its peers' words arrive at last. By
  * then a later round writes, and this worker leaves it to that. */
+static int close_if_fenced(struct ct_worker *worker, int code, const struct ct_error *why,
+                           struct ct_error *err)
+{
+    if (code == CT_EFENCED) {
+        ct_log_event(worker->log, CT_LOG_WARN, "metrics_left", "%s, and this one no more",
+                     why->text);
+        ct_report_close(worker);
+        return 0;
+    }
+    if (code != 0 && err != NULL)
+        *err = *why;
+    return code;
+}
+
 static int write_record(struct ct_worker *worker, const struct ct_metric_record *record,
                         struct ct_error *err)
 {
     struct ct_error why = {0};
     int code = ct_metrics_write(worker->report.metrics, record, &why);
 
-    if (code == CT_EFENCED) {
-        ct_log_event(worker->log, CT_LOG_WARN, "metrics_left", "%s, and this one no more",
-                     why.text);
-        ct_report_close(worker);
+    return close_if_fenced(worker, code, &why, err);
+}
+
+int ct_report_sample(struct ct_worker *worker, const char *prompt, const char *text,
+                     struct ct_error *err)
+{
+    const struct ct_metric_record record = {
+        .kind = "sample", .step = worker->step, .epoch = epoch_of(worker)};
+    struct ct_error why = {0};
+    struct ct_buf line;
+
+    if (!worker->report.active)
         return 0;
-    }
-    if (code != 0 && err != NULL)
-        *err = why;
-    return code;
+    ct_buf_init(&line, 0);
+    ct_buf_put_clean(&line, prompt, "");
+    ct_buf_put_clean(&line, text, "");
+    ct_log_event(worker->log, CT_LOG_INFO, "sample", "step %" PRIu64 " writes: %.*s", worker->step,
+                 (int)ct_utf8_valid_prefix(ct_buf_str(&line), CT_MIN(line.size, SHOWN_BYTES)),
+                 ct_buf_str(&line));
+    ct_buf_deinit(&line);
+    int code = ct_metrics_write_sample(worker->report.metrics, &record, prompt, text, &why);
+    return close_if_fenced(worker, code, &why, err);
 }
 
 int ct_report_step(struct ct_worker *worker, const struct ct_step_report *step,
@@ -280,6 +308,8 @@ int ct_report_evaluation(struct ct_worker *worker, const struct ct_evaluation *e
     struct ct_metric_record record = {
         .kind = "eval", .step = worker->step, .epoch = epoch_of(worker)};
     ct_metric_put(&record, CT_METRIC_LOSS, evaluation->loss);
+    if (ct_recipe_context(worker->cfg) != 0)
+        ct_metric_put(&record, CT_METRIC_PERPLEXITY, exp(evaluation->loss));
     ct_metric_put(&record, CT_METRIC_ACCURACY,
                   (double)evaluation->correct / (double)evaluation->rows);
     ct_metric_put(&record, CT_METRIC_CORRECT, (double)evaluation->correct);

@@ -79,6 +79,10 @@ void ct_report_evaluating(struct ct_worker *worker, uint64_t done, uint64_t rows
 int ct_report_evaluation(struct ct_worker *worker, const struct ct_evaluation *evaluation,
                          struct ct_error *err);
 
+/* Report what the model wrote after the present step. Errors as above. */
+int ct_report_sample(struct ct_worker *worker, const char *prompt, const char *text,
+                     struct ct_error *err);
+
 /* Print the summary; `stopped` when the training was requested to end early. */
 void ct_report_summary(struct ct_worker *worker, bool stopped);
 

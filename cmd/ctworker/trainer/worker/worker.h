@@ -27,6 +27,7 @@
 #include "saving.h"
 #include "snapshot.h"
 #include "stop.h"
+#include "text_sample.h"
 #include "trace.h"
 #include "train/batch_size.h"
 #include "train/best.h"
@@ -63,6 +64,7 @@ struct ct_worker {
     struct ct_dataset train, eval; /* eval.rows is 0 when there is no evaluation */
     uint64_t train_hash, eval_hash;
     struct ct_device *device;
+    struct ct_text_sample text_sample;
 
     /* of a round (training_round.h) */
     struct ct_mesh mesh; /* the layout; samples are distributed along CT_AXIS_DATA */
