@@ -177,7 +177,7 @@ static int check_trials(struct sweep *sweep, struct ct_config *ret_first, struct
 }
 
 /* How many run side by side, and where. */
-static int find_lanes(struct sweep *sweep, const struct ct_config *cfg, int64_t slots,
+static int find_seats(struct sweep *sweep, const struct ct_config *cfg, int64_t slots,
                       struct ct_error *err)
 {
     static uint16_t order[CT_CPUS_MAX];
@@ -193,16 +193,16 @@ static int find_lanes(struct sweep *sweep, const struct ct_config *cfg, int64_t 
     if (code != 0)
         return code;
     int64_t given = slots > 0 ? slots : gpus > 0 ? (int64_t)gpus : (int64_t)host.cpus;
-    int64_t lanes = CT_MIN(CT_MAX(given / (int64_t)workers, 1), SWEEP_LANES);
+    int64_t seats = CT_MIN(CT_MAX(given / (int64_t)workers, 1), SWEEP_SEATS);
     sweep->workers = (int)workers;
-    sweep->rules.lanes = (int)CT_MIN(lanes, (int64_t)sweep->rules.trials);
+    sweep->rules.seats = (int)CT_MIN(seats, (int64_t)sweep->rules.trials);
     sweep->gpus = gpus > 0 && cfg->launch.devices.count == 0 &&
-                  (int64_t)workers * sweep->rules.lanes <= (int64_t)gpus;
+                  (int64_t)workers * sweep->rules.seats <= (int64_t)gpus;
     uint32_t cpus = known ? ct_cpus_order("", &allowed, order) : 0;
-    for (int i = 0; i < sweep->rules.lanes; i++)
+    for (int i = 0; i < sweep->rules.seats; i++)
         sweep->bound[i] =
-            sweep->rules.lanes > 1 &&
-            ct_cpus_share(order, cpus, (uint32_t)sweep->rules.lanes, (uint32_t)i, &sweep->cpus[i]);
+            sweep->rules.seats > 1 &&
+            ct_cpus_share(order, cpus, (uint32_t)sweep->rules.seats, (uint32_t)i, &sweep->cpus[i]);
     return 0;
 }
 
@@ -289,7 +289,7 @@ static int prepare(struct sweep *sweep, const struct options *options, struct ct
     if (code == 0)
         code = check_trials(sweep, cfg, err);
     if (code == 0)
-        code = find_lanes(sweep, cfg, options->slots, err);
+        code = find_seats(sweep, cfg, options->slots, err);
     if (code == 0) {
         describe(sweep, options, &record);
         name_folder(sweep, options, cfg, &record);
@@ -309,7 +309,7 @@ static int run(struct sweep *sweep, struct ct_error *err)
 
     sweep_read(sweep);
     ct_command_note("%d trials in %s, %d side by side with %d worker%s each", sweep->rules.trials,
-                    sweep->folder, sweep->rules.lanes, sweep->workers,
+                    sweep->folder, sweep->rules.seats, sweep->workers,
                     sweep->workers > 1 ? "s" : "");
     int code = sweep_run(sweep, err);
     if (code < 0)

@@ -112,16 +112,16 @@ static void put_word(struct ct_buf *buf, const char *name, const char *value)
     (void)ct_buf_append(buf, "", 1);
 }
 
-/* The GPUs of a lane. */
-static void put_devices(const struct sweep *sweep, int lane, struct ct_buf *buf)
+/* The GPUs of a seat. */
+static void put_devices(const struct sweep *sweep, int seat, struct ct_buf *buf)
 {
     (void)ct_buf_puts(buf, "--devices=");
     for (int i = 0; i < sweep->workers; i++)
-        (void)ct_buf_printf(buf, "%s%d", i > 0 ? "," : "", lane * sweep->workers + i);
+        (void)ct_buf_printf(buf, "%s%d", i > 0 ? "," : "", seat * sweep->workers + i);
     (void)ct_buf_append(buf, "", 1);
 }
 
-int sweep_words(const struct sweep *sweep, int trial, int lane, struct ct_buf *buf, char **argv)
+int sweep_words(const struct sweep *sweep, int trial, int seat, struct ct_buf *buf, char **argv)
 {
     static char name[] = "ctrun";
     int count = 0;
@@ -131,10 +131,10 @@ int sweep_words(const struct sweep *sweep, int trial, int lane, struct ct_buf *b
     put_word(buf, "checkpoint.dir", "auto");
     put_word(buf, "checkpoint.resume", "auto");
     put_word(buf, "log.overwrite", "true");
-    if (lane >= 0)
+    if (seat >= 0)
         put_word(buf, "standalone", "true");
-    if (lane >= 0 && sweep->gpus)
-        put_devices(sweep, lane, buf);
+    if (seat >= 0 && sweep->gpus)
+        put_devices(sweep, seat, buf);
     for (int i = 0; i < sweep->axis_count; i++)
         put_word(buf, sweep->axes[i].key,
                  ct_sweep_grid_value(sweep->axes, sweep->axis_count, trial, i));
@@ -148,18 +148,18 @@ int sweep_words(const struct sweep *sweep, int trial, int lane, struct ct_buf *b
     return count;
 }
 
-static int free_lane(const struct sweep *sweep)
+static int free_seat(const struct sweep *sweep)
 {
-    bool taken[SWEEP_LANES] = {false};
-    int lane = 0;
+    bool taken[SWEEP_SEATS] = {false};
+    int seat = 0;
 
     for (int i = 0; i < sweep->rules.trials; i++)
         if (sweep->facts[i].pid != 0)
-            taken[sweep->facts[i].lane] = true;
-    while (taken[lane])
-        lane++;
-    CT_ASSERT(lane < sweep->rules.lanes);
-    return lane;
+            taken[sweep->facts[i].seat] = true;
+    while (taken[seat])
+        seat++;
+    CT_ASSERT(seat < sweep->rules.seats);
+    return seat;
 }
 
 /* Its console goes to a file, as several would mix on this one. */
@@ -183,22 +183,22 @@ static int start(struct sweep *sweep, int i, struct ct_error *err)
     char **argv =
         calloc((size_t)(sweep->word_count + CT_SWEEP_AXES + SWEEP_OWN_WORDS), sizeof *argv);
     bool again = sweep->trials[i].passed > 0 || facts->step > 0;
-    int lane = free_lane(sweep), output = open_output(facts, err), code = output;
+    int seat = free_seat(sweep), output = open_output(facts, err), code = output;
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     struct ct_buf buf;
 
     ct_buf_init(&buf, 0);
     if (code >= 0 && argv != NULL) {
-        (void)sweep_words(sweep, i, lane, &buf, argv);
+        (void)sweep_words(sweep, i, seat, &buf, argv);
         const struct ct_spawn spawn = {.path = "/proc/self/exe",
                                        .argv = argv,
                                        .envp = environ,
                                        .fds = {null, output, output, -1, -1, -1},
-                                       .cpus = sweep->bound[lane] ? &sweep->cpus[lane] : NULL};
+                                       .cpus = sweep->bound[seat] ? &sweep->cpus[seat] : NULL};
         code = ct_spawn(&spawn, &facts->pid, err);
     }
     if (code == 0) {
-        facts->lane = lane;
+        facts->seat = seat;
         sweep->trials[i].running = true;
         ct_command_note("trial %d %s: %s", i, again ? "goes on" : "starts", facts->label);
     }

@@ -3,7 +3,8 @@
  *
  *     SWEEP/sweep.json        what is swept: another sweep does not go on in this folder
  *     SWEEP/results.jsonl     a line for each trial, whenever one begins or ends
- *     SWEEP/trial_00/         a run: config.yaml, metrics.jsonl, checkpoints/; output.log: its console
+ *     SWEEP/trial_00/         a run: config.yaml, metrics.jsonl, checkpoints/; and its console's
+ *                             output.log
  *
  * What a trial has done is read from its folder, so a sweep that was interrupted goes on. */
 #ifndef CT_CTRUN_SWEEP_TRIALS_H
@@ -17,14 +18,14 @@
 #include <limits.h>
 #include <sys/types.h>
 
-enum { SWEEP_LANES = 64, SWEEP_LABEL = 192 };
+enum { SWEEP_SEATS = 64, SWEEP_LABEL = 192 };
 
 /* What is known of a trial besides what decides about it. */
 struct sweep_trial {
     char folder[PATH_MAX];
     char label[SWEEP_LABEL]; /* "optim.lr 0.001, seed 2" */
     pid_t pid;               /* 0: it does not run */
-    int lane;
+    int seat;
     int status; /* exit status of its last process */
     off_t read; /* of metrics.jsonl */
     uint64_t steps, step;
@@ -42,9 +43,9 @@ struct sweep {
     char **words;     /* options of run, for every trial */
     int word_count;
     int workers; /* of a trial */
-    bool gpus;   /* each lane has GPUs of its own */
-    bool bound[SWEEP_LANES];
-    struct ct_cpus cpus[SWEEP_LANES]; /* of each lane, where it is bound */
+    bool gpus;   /* each seat has GPUs of its own */
+    bool bound[SWEEP_SEATS];
+    struct ct_cpus cpus[SWEEP_SEATS]; /* of each seat, where it is bound */
     struct ct_sweep_trial trials[CT_SWEEP_TRIALS];
     struct ct_sweep_decision decisions[CT_SWEEP_TRIALS];
     struct sweep_trial facts[CT_SWEEP_TRIALS];
@@ -52,9 +53,9 @@ struct sweep {
 
 enum { SWEEP_OWN_WORDS = 9 }; /* besides `words` and one for each axis */
 
-/* Write the words that start trial `trial` in lane `lane` (-1: wherever) to `argv`, NULL at the end;
- * those that are made are in `buf`. Returns how many. */
-int sweep_words(const struct sweep *sweep, int trial, int lane, struct ct_buf *buf, char **argv);
+/* Write the words that start trial `trial` in seat `seat` (-1: wherever) to `argv`, NULL at the
+ * end; those that are made are in `buf`. Returns how many. */
+int sweep_words(const struct sweep *sweep, int trial, int seat, struct ct_buf *buf, char **argv);
 
 /* Read what all trials have done. */
 void sweep_read(struct sweep *sweep);

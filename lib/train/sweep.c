@@ -16,7 +16,8 @@ int ct_sweep_rungs(int trials)
     return rungs;
 }
 
-uint64_t ct_sweep_step(const struct ct_sweep *sweep, int rung, uint64_t steps)
+/* The step, of `steps` altogether, from which on an evaluation is one of the rung. */
+static uint64_t step_of(const struct ct_sweep *sweep, int rung, uint64_t steps)
 {
     uint64_t share = UINT64_C(1) << (sweep->rungs - rung);
 
@@ -26,7 +27,7 @@ uint64_t ct_sweep_step(const struct ct_sweep *sweep, int rung, uint64_t steps)
 void ct_sweep_note(const struct ct_sweep *sweep, struct ct_sweep_trial *trial, uint64_t step,
                    uint64_t steps, double value)
 {
-    while (trial->passed < sweep->rungs && step >= ct_sweep_step(sweep, trial->passed, steps))
+    while (trial->passed < sweep->rungs && step >= step_of(sweep, trial->passed, steps))
         trial->value[trial->passed++] = value;
 }
 
@@ -93,7 +94,7 @@ static bool is_wanted(const struct ct_sweep *sweep, const struct ct_sweep_trial 
 int ct_sweep_decide(const struct ct_sweep *sweep, const struct ct_sweep_trial *trials,
                     struct ct_sweep_decision *ret)
 {
-    int left = 0, lanes = sweep->lanes, waiting = 0, freed = 0;
+    int left = 0, seats = sweep->seats, waiting = 0, freed = 0;
 
     CT_ASSERT(sweep->trials <= CT_SWEEP_TRIALS && sweep->rungs <= CT_SWEEP_RUNGS);
     for (int i = 0; i < sweep->trials; i++)
@@ -103,7 +104,7 @@ int ct_sweep_decide(const struct ct_sweep *sweep, const struct ct_sweep_trial *t
         bool runs = trials[i].running;
 
         left += ret[i].out < 0 && !trials[i].finished && !trials[i].failed;
-        lanes -= runs;
+        seats -= runs;
         if (runs && !trials[i].stopping && ret[i].out >= 0)
             ret[i].order = CT_SWEEP_STOP;
         freed += trials[i].stopping || ret[i].order == CT_SWEEP_STOP;
@@ -111,7 +112,7 @@ int ct_sweep_decide(const struct ct_sweep *sweep, const struct ct_sweep_trial *t
     for (int i = 0; i < sweep->trials; i++) {
         if (trials[i].running || !is_wanted(sweep, &trials[i], ret[i].out, rung))
             continue;
-        if (lanes-- > 0)
+        if (seats-- > 0)
             ret[i].order = CT_SWEEP_START;
         else
             waiting++;

@@ -6,8 +6,9 @@
  *                1/2                rung 2: 1 goes on to the end
  *
  * A rung is decided when every trial that is left has passed it, by the value of the first
- * evaluation from there on. Until then a trial that has passed it gives its lane to one that has
- * not, and is gone on with from its checkpoint if it stays; when nobody needs the lane it trains on.
+ * evaluation from there on. A trial has a seat while it runs: as many slots as it has workers. One
+ * that has passed the rung gives its seat to one that has not, and continues from its checkpoint if
+ * it stays; when nobody needs the seat it trains on.
  *
  * Pure: what is to be done follows from what the trials have done, so a sweep that is started again
  * decides the same. */
@@ -21,7 +22,7 @@ enum { CT_SWEEP_TRIALS = 256, CT_SWEEP_RUNGS = 8 };
 
 struct ct_sweep {
     int trials;
-    int lanes;   /* that may run side by side */
+    int seats;   /* that may run side by side */
     int rungs;   /* ct_sweep_rungs, or 0: every trial runs to its end */
     bool higher; /* values are the better, the higher they are */
 };
@@ -37,7 +38,7 @@ struct ct_sweep_trial {
 enum ct_sweep_order {
     CT_SWEEP_WAIT,
     CT_SWEEP_START, /* anew, or from its checkpoint */
-    CT_SWEEP_PAUSE, /* stop: its lane is needed */
+    CT_SWEEP_PAUSE, /* stop: its seat is needed */
     CT_SWEEP_STOP   /* stop for good */
 };
 
@@ -48,9 +49,6 @@ struct ct_sweep_decision {
 
 /* Return the number of rungs for `trials` trials: how often they can be halved, down to one. */
 int ct_sweep_rungs(int trials);
-
-/* Return the step, of `steps` altogether, from which on an evaluation is one of rung `rung`. */
-uint64_t ct_sweep_step(const struct ct_sweep *sweep, int rung, uint64_t steps);
 
 /* Note the evaluation after `step` of `steps` steps in the rungs that it is the first one of. */
 void ct_sweep_note(const struct ct_sweep *sweep, struct ct_sweep_trial *trial, uint64_t step,

@@ -31,11 +31,11 @@ struct world {
     int most, steps; /* side by side; of all */
 };
 
-static void world_init(struct world *w, int trials, int lanes, bool halving)
+static void world_init(struct world *w, int trials, int seats, bool halving)
 {
     memset(w, 0, sizeof *w);
     w->sweep = (struct ct_sweep){
-        .trials = trials, .lanes = lanes, .rungs = halving ? ct_sweep_rungs(trials) : 0};
+        .trials = trials, .seats = seats, .rungs = halving ? ct_sweep_rungs(trials) : 0};
     for (int i = 0; i < trials; i++)
         w->lives[i].worth = (double)(i * 5 % trials);
 }
@@ -76,7 +76,7 @@ static void run(struct world *w, unsigned seed)
             trial->stopping = trial->stopping || order == CT_SWEEP_PAUSE || order == CT_SWEEP_STOP;
             running += trial->running;
         }
-        cr_assert_leq(running, w->sweep.lanes);
+        cr_assert_leq(running, w->sweep.seats);
         w->most = running > w->most ? running : w->most;
         if (running == 0) {
             cr_assert_eq(left, 0, "nothing runs, and %d are left", left);
@@ -111,18 +111,18 @@ Test(sweep, the_worst_half_is_stopped_at_each_rung_whatever_runs_first)
 {
     struct world *w = malloc(sizeof *w);
 
-    for (int lanes = 1; lanes <= 8; lanes++)
+    for (int seats = 1; seats <= 8; seats++)
         for (unsigned seed = 1; seed <= 200; seed++) {
             static const int outs[] = {-1, 2, 1, 1, 0, 0, 0, 0}; /* by their rank */
 
-            world_init(w, 8, lanes, true);
+            world_init(w, 8, seats, true);
             cr_assert_eq(w->sweep.rungs, 3);
             run(w, seed);
             for (int i = 0; i < 8; i++)
                 cr_assert_eq(w->decisions[i].out, outs[(int)w->lives[i].worth],
-                             "%d lanes, seed %u, trial %d", lanes, seed, i);
+                             "%d seats, seed %u, trial %d", seats, seed, i);
             cr_assert(w->trials[0].finished, "the best one");
-            if (lanes == 1) /* nobody trains beyond what is decided by more than an evaluation */
+            if (seats == 1) /* nobody trains beyond what is decided by more than an evaluation */
                 cr_assert_leq(w->steps, 4 * 10 + 2 * 20 + 40 + 80 + 8 * EVERY);
         }
     free(w);
