@@ -101,14 +101,19 @@ static int read_metric(struct plotting *p, int index, struct ct_error *err)
 
     for (int run = 0; run < p->runs && code == 0; run++) {
         code = ct_series_read(p->folders[run], metric, p->x, series[run], err);
-        for (int kind = 0; kind < CT_SERIES_KINDS; kind++)
-            if (series[run][kind].count > 0)
-                curves[count++] = (struct ct_plot_curve){
-                    .run = run,
-                    .marks = kind == CT_SERIES_EVAL && series[run][CT_SERIES_TRAIN].count > 0,
-                    .x = series[run][kind].x,
-                    .y = series[run][kind].y,
-                    .count = series[run][kind].count};
+        for (int kind = 0; kind < CT_SERIES_KINDS; kind++) {
+            const struct ct_series *values = &series[run][kind];
+            bool beside = kind == CT_SERIES_EVAL && series[run][CT_SERIES_TRAIN].count > 0;
+
+            if (values->count == 0)
+                continue;
+            curves[count] = (struct ct_plot_curve){.run = run,
+                                                   .marks = beside,
+                                                   .x = values->x,
+                                                   .y = values->y,
+                                                   .count = values->count};
+            count++;
+        }
     }
     if (code == 0 && count == 0)
         code = refuse_metric(p, metric, err);
@@ -124,7 +129,7 @@ static void scale_times(struct plotting *p)
         double seconds;
         const char *text;
     } units[] = {{86400, "days"}, {3600, "hours"}, {60, "minutes"}, {1, "seconds"}};
-    size_t count = (size_t)(p->metrics.count * p->runs), unit = 0;
+    size_t count = (size_t)p->metrics.count * (size_t)p->runs, unit = 0;
     double longest = 0;
 
     for (size_t i = 0; i < count; i++)
@@ -142,11 +147,11 @@ static void scale_times(struct plotting *p)
 
 static int read_values(struct plotting *p, struct ct_error *err)
 {
-    size_t count = (size_t)(p->metrics.count * p->runs);
+    size_t count = (size_t)p->metrics.count * (size_t)p->runs;
     int code = 0;
 
-    p->series = calloc(count, sizeof *p->series);
-    p->curves = calloc(count, sizeof *p->curves);
+    p->series = calloc(count + 1, sizeof *p->series);
+    p->curves = calloc(count + 1, sizeof *p->curves);
     if (p->series == NULL || p->curves == NULL)
         return ct_error_set(err, CT_ENOMEM, "out of memory for %zu curves", count);
     (void)snprintf(p->unit, sizeof p->unit, "%s", ct_series_x_text(p->x));

@@ -11,9 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
+/* The runs that have a configuration. */
 struct labels {
-    struct ct_buf *texts; /* one for each configuration */
     size_t count;
+    size_t of[RUN_LABELS_MAX]; /* which runs they are */
+    const struct ct_config *cfgs[RUN_LABELS_MAX];
+    struct ct_buf texts[RUN_LABELS_MAX]; /* of all runs */
 };
 
 static void add_difference(void *context, const char *key, const char *const *values)
@@ -23,8 +26,9 @@ static void add_difference(void *context, const char *key, const char *const *va
     if (run_is_place(key))
         return;
     for (size_t i = 0; i < to->count; i++) {
-        (void)ct_buf_printf(&to->texts[i], "%s%s ", to->texts[i].size > 0 ? ", " : "", key);
-        ct_buf_put_clean(&to->texts[i], values[i], "");
+        struct ct_buf *text = &to->texts[to->of[i]];
+        (void)ct_buf_printf(text, "%s%s ", text->size > 0 ? ", " : "", key);
+        ct_buf_put_clean(text, values[i], "");
     }
 }
 
@@ -57,19 +61,18 @@ static void make_unique(char (*folders)[PATH_MAX], size_t count, const struct ct
     }
 }
 
-/* Load the configurations of the runs that have one; *ret_count of them, in *cfgs. */
-static int load(char (*folders)[PATH_MAX], size_t count, struct ct_config *cfgs, size_t *ret_of,
-                size_t *ret_count, struct ct_error *err)
+static int load(struct labels *labels, char (*folders)[PATH_MAX], size_t count,
+                struct ct_config *cfgs, struct ct_error *err)
 {
     char path[PATH_MAX];
 
-    *ret_count = 0;
     for (size_t i = 0; i < count; i++) {
         if (snprintf(path, sizeof path, "%s/config.yaml", folders[i]) >= (int)sizeof path ||
             access(path, F_OK) != 0)
             continue;
-        ret_of[*ret_count] = i;
-        int code = run_config(&cfgs[(*ret_count)++], path, err);
+        labels->of[labels->count] = i;
+        labels->cfgs[labels->count] = &cfgs[labels->count];
+        int code = run_config(&cfgs[labels->count++], path, err);
         if (code != 0)
             return code;
     }
@@ -79,35 +82,22 @@ static int load(char (*folders)[PATH_MAX], size_t count, struct ct_config *cfgs,
 int run_labels(char (*folders)[PATH_MAX], size_t count, char (*ret_labels)[RUN_LABEL_SIZE],
                struct ct_error *err)
 {
-    struct ct_config *cfgs = calloc(count + 1, sizeof *cfgs);
-    const struct ct_config **list = calloc(count + 1, sizeof *list);
-    struct ct_buf *texts = calloc(2 * count + 1, sizeof *texts);
-    size_t *of = calloc(count + 1, sizeof *of), known = 0;
-    int code = 0;
+    struct labels labels = {.count = 0};
+    struct ct_config *cfgs = calloc(RUN_LABELS_MAX, sizeof *cfgs);
 
-    if (cfgs == NULL || list == NULL || texts == NULL || of == NULL)
-        code = ct_error_set(err, CT_ENOMEM, "out of memory for %zu runs", count);
-    if (code == 0)
-        code = load(folders, count, cfgs, of, &known, err);
+    CT_ASSERT(count <= RUN_LABELS_MAX);
+    if (cfgs == NULL)
+        return ct_error_set(err, CT_ENOMEM, "out of memory for the configurations of %zu runs",
+                            count);
+    int code = load(&labels, folders, count, cfgs, err);
     if (code == 0) {
-        struct labels labels = {.texts = texts + count, .count = known};
-
-        for (size_t i = 0; i < known; i++)
-            list[i] = &cfgs[i];
-        ct_config_differences(list, known, add_difference, &labels);
-        for (size_t i = 0; i < known; i++) { /* to its run's place */
-            texts[of[i]] = labels.texts[i];
-            labels.texts[i] = (struct ct_buf){.size = 0};
-        }
-        make_unique(folders, count, texts, ret_labels);
+        ct_config_differences(labels.cfgs, labels.count, add_difference, &labels);
+        make_unique(folders, count, labels.texts, ret_labels);
     }
-    for (size_t i = 0; i < known; i++)
+    for (size_t i = 0; i < labels.count; i++)
         ct_config_deinit(&cfgs[i]);
-    for (size_t i = 0; texts != NULL && i < 2 * count; i++)
-        ct_buf_deinit(&texts[i]);
+    for (size_t i = 0; i < count; i++)
+        ct_buf_deinit(&labels.texts[i]);
     free(cfgs);
-    free(list);
-    free(texts);
-    free(of);
     return code;
 }

@@ -11,10 +11,10 @@
 #include <limits.h>
 #include <stddef.h>
 
-enum { RUN_LABEL_SIZE = 256 };
+enum { RUN_LABEL_SIZE = 256, RUN_LABELS_MAX = 64 };
 
-/* Write a label, one line without control characters, for each of `count` runs' folders. No two of
- * different folders are equal. CT_ECONFIG, CT_ENOMEM. */
+/* Write a label, one line without control characters, for each of `count` runs' folders (at most
+ * RUN_LABELS_MAX). No two of different folders are equal. CT_ECONFIG, CT_ENOMEM. */
 int run_labels(char (*folders)[PATH_MAX], size_t count, char (*ret_labels)[RUN_LABEL_SIZE],
                struct ct_error *err);
 

@@ -132,8 +132,7 @@ static void name_trials(struct sweep *sweep)
 static int load_trial(const struct sweep *sweep, int trial, struct ct_config *ret,
                       struct ct_error *err)
 {
-    char **argv =
-        calloc((size_t)(sweep->word_count + CT_SWEEP_AXES + SWEEP_OWN_WORDS), sizeof *argv);
+    char **argv = calloc((size_t)sweep->word_count + CT_SWEEP_AXES + SWEEP_OWN_WORDS, sizeof *argv);
     struct ct_config_errors *errs = calloc(1, sizeof *errs);
     struct ct_buf buf;
     int code = CT_ENOMEM;

@@ -99,7 +99,7 @@ static void print_line(const char *format, ...)
 
 void sweep_results_print(const struct sweep *sweep)
 {
-    struct rank ranks[CT_SWEEP_TRIALS];
+    struct rank ranks[CT_SWEEP_TRIALS] = {{.trial = 0}};
     int count = sweep->rules.trials;
 
     for (int i = 0; i < count; i++) {

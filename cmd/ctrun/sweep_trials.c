@@ -180,8 +180,7 @@ static int open_output(const struct sweep_trial *facts, struct ct_error *err)
 static int start(struct sweep *sweep, int i, struct ct_error *err)
 {
     struct sweep_trial *facts = &sweep->facts[i];
-    char **argv =
-        calloc((size_t)(sweep->word_count + CT_SWEEP_AXES + SWEEP_OWN_WORDS), sizeof *argv);
+    char **argv = calloc((size_t)sweep->word_count + CT_SWEEP_AXES + SWEEP_OWN_WORDS, sizeof *argv);
     bool again = sweep->trials[i].passed > 0 || facts->step > 0;
     int seat = free_seat(sweep), output = open_output(facts, err), code = output;
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);

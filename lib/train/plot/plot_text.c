@@ -37,7 +37,10 @@ static char letter_of(int run)
 
 static struct cell *cell_at(const struct canvas *canvas, int x, int y)
 {
-    return &canvas->cells[y / canvas->down * canvas->columns + x / canvas->across];
+    int column = x / canvas->across, row = y / canvas->down;
+
+    CT_ASSERT(column >= 0 && column < canvas->columns && row >= 0 && row < canvas->rows);
+    return &canvas->cells[row * canvas->columns + column];
 }
 
 static void set_dot(const struct canvas *canvas, int run, int x, int y)
@@ -49,7 +52,7 @@ static void set_dot(const struct canvas *canvas, int run, int x, int y)
     if (canvas->letters)
         cell->letter = letter_of(run);
     else
-        cell->dots |= bits[y % 4][x % 2];
+        cell->dots |= bits[(unsigned)y % 4][(unsigned)x % 2];
 }
 
 static void set_mark(const struct canvas *canvas, int run, int x, int y)
@@ -218,7 +221,7 @@ static int draw(struct canvas *canvas, const struct ct_plot *plot, const struct 
 {
     int code = 0;
 
-    canvas->cells = calloc((size_t)(canvas->columns * canvas->rows), sizeof *canvas->cells);
+    canvas->cells = calloc((size_t)canvas->columns * (size_t)canvas->rows, sizeof *canvas->cells);
     if (canvas->cells == NULL)
         return CT_ENOMEM;
     for (int marks = 0; marks < 2; marks++) /* on top */
