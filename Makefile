@@ -54,7 +54,7 @@ DIRS_graph  := lib/graph
 DIRS_decode := lib/decode
 DIRS_recipe := lib/recipe
 DIRS_data   := lib/data
-DIRS_train  := lib/train lib/train/checkpoint
+DIRS_train  := lib/train lib/train/checkpoint lib/train/plot
 DIRS_rdzv   := $(addprefix rendezvous/,core history service holder server page client store)
 DIRS_replica := rendezvous/replica
 DIRS_agent  := cmd/ctrun/agent/core
@@ -93,7 +93,7 @@ DEPS_planner := base config recipe train tensor graph plan
 DEPS_exec   := base wire tensor graph coll plan
 DEPS_calibrate := base tensor graph coll bench plan planner exec
 DEPS_ps     := base wire net rpc tensor graph coll plan
-DEPS_trainer := base config recipe data train tensor graph coll plan planner exec ps
+DEPS_trainer := base config recipe data train tensor graph decode coll plan planner exec ps
 
 LIBS_base   := -lm
 LIBS_config := -lyaml

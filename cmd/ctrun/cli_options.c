@@ -18,13 +18,19 @@ static bool same_name(const char *name, const char *text, size_t length)
     return i == length && name[i] == '\0';
 }
 
-static const struct ct_option *find(const struct ct_cli_options *cli, const char *text)
+/* The option that `word` ("--tokens=7", "-o") is. */
+static const struct ct_option *find(const struct ct_cli_options *cli, const char *word)
 {
-    size_t length = strcspn(text, "=");
+    bool named = ct_starts_with(word, "--");
+    bool lettered = cli->letters != NULL && strchr(cli->letters, word[1]) != NULL;
+    size_t length = named ? strcspn(word + 2, "=") : 0;
 
-    for (size_t i = 0; i < cli->option_count; i++)
-        if (same_name(cli->options[i].name, text, length))
-            return &cli->options[i];
+    for (size_t i = 0; i < cli->option_count; i++) {
+        const struct ct_option *option = &cli->options[i];
+        if (named ? same_name(option->name, word + 2, length)
+                  : lettered && word[2] == '\0' && option->name[0] == word[1])
+            return option;
+    }
     return NULL;
 }
 
@@ -133,8 +139,7 @@ int ct_cli_options_read(struct ct_cli_options *cli, int argc, char *const *argv,
         if (options && strcmp(argv[i], "--") == 0) {
             options = false;
         } else if (options && argv[i][0] == '-' && argv[i][1] != '\0') {
-            const struct ct_option *option =
-                ct_starts_with(argv[i], "--") ? find(cli, argv[i] + 2) : NULL;
+            const struct ct_option *option = find(cli, argv[i]);
             taken = option != NULL ? read_option(option, argc, argv, i, err)
                                    : pass_on(cli, argc, argv, i, err);
             if (taken < 0)

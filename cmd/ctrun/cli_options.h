@@ -36,6 +36,7 @@ struct ct_cli_options {
     const char *command; /* its name in commands.def */
     const struct ct_option *options;
     size_t option_count;
+    const char *letters; /* "o": -o is the option whose name begins with o; NULL: none */
     const char **places; /* positional arguments, at most `room` */
     int room, count;
     char **rest; /* for options of the configuration, as many as argv has; NULL: none are taken */

@@ -37,6 +37,15 @@ int ct_cmd_resume(int argc, char **argv);
 /* runs_cmd.c: list the runs here, or compare two. */
 int ct_cmd_runs(int argc, char **argv);
 
+/* plot_cmd.c: draw the metrics of runs. */
+int ct_cmd_plot(int argc, char **argv);
+
+/* sweep_cmd.c: run a training with several settings. */
+int ct_cmd_sweep(int argc, char **argv);
+
+/* sweep_cmd.c: return whether the words of run have --sweep among them. */
+bool ct_sweep_asked(int argc, char *const *argv);
+
 /* slurm_cmd.c: write or submit a batch script for Slurm. */
 int ct_cmd_slurm(int argc, char **argv);
 

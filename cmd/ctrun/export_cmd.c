@@ -22,8 +22,9 @@
 
 struct export
 {
-    const char *config, *stored;
-    bool average, force;
+    struct ct_trained_choice which;
+    const char *stored;
+    bool force;
     uint64_t most_bytes; /* of a file; 0: all in one */
     struct ct_trained trained;
     struct ct_weights_files files; /* of the trained weights; they own the names */
@@ -175,7 +176,7 @@ static int export_weights(struct export *e, const char *const places[2], struct 
     if (!e->force && is_filled(places[1]))
         return ct_error_set(err, CT_ECANTCREAT, "%s is not empty; --force overwrites what is there",
                             places[1]);
-    int code = ct_trained_open(&e->trained, places[0], e->config, e->average, err);
+    int code = ct_trained_open(&e->trained, places[0], &e->which, err);
 
     if (code == 0)
         code = check_kind(&e->trained, err);
@@ -195,10 +196,13 @@ static int export_weights(struct export *e, const char *const places[2], struct 
 
 int ct_cmd_export(int argc, char **argv)
 {
-    struct export e = {.config = "", .stored = "f32"};
+    struct export e = {.which = {.config = ""}, .stored = "f32"};
     const struct ct_option options[] = {
-        {"dtype", CT_OPTION_TEXT, &e.stored},  {"max_shard_size", CT_OPTION_BYTES, &e.most_bytes},
-        {"config", CT_OPTION_TEXT, &e.config}, {"ema", CT_OPTION_FLAG, &e.average},
+        {"dtype", CT_OPTION_TEXT, &e.stored},
+        {"max_shard_size", CT_OPTION_BYTES, &e.most_bytes},
+        {"config", CT_OPTION_TEXT, &e.which.config},
+        {"ema", CT_OPTION_FLAG, &e.which.average},
+        {"best", CT_OPTION_FLAG, &e.which.best},
         {"force", CT_OPTION_FLAG, &e.force},
     };
     struct ct_error err = {0};

@@ -2,7 +2,8 @@
  * that it left there; options behind the run's name override it.
  *
  *     ctrun resume                                   the run that began last
- *     ctrun resume digits_mlp --train.epochs 60      the newest of that name, for longer */
+ *     ctrun resume digits_mlp --train.epochs 60      the newest of that name, for longer
+ *     ctrun resume digits_mlp --best --optim.lr 1e-4 from its best evaluation, with a lower rate */
 #include "commands.h"
 
 #include "agent/job/run_text.h"
@@ -39,16 +40,30 @@ static int run_with(const char *folder, const char *checkpoint, int argc, char *
     return status;
 }
 
+/* Remove --best from the words; returns whether it was there. The others are those of run. */
+static bool take_best(int *argc, char **argv)
+{
+    int kept = 1;
+
+    for (int i = 1; i < *argc; i++)
+        if (strcmp(argv[i], "--best") != 0)
+            argv[kept++] = argv[i];
+    bool found = kept < *argc;
+    *argc = kept;
+    return found;
+}
+
 int ct_cmd_resume(int argc, char **argv)
 {
-    bool named = argc > 1 && argv[1][0] != '-';
     char folder[PATH_MAX] = "", checkpoint[PATH_MAX] = "";
     struct ct_error err = {0};
     uint64_t step = 0;
+    bool best = take_best(&argc, argv);
+    bool named = argc > 1 && argv[1][0] != '-';
 
     int code = ct_runs_find(named ? argv[1] : "", folder, &err);
     if (code == 0)
-        code = run_checkpoint(folder, checkpoint, &step, &err);
+        code = run_checkpoint(folder, best, checkpoint, &step, &err);
     if (code != 0)
         return ct_command_fail("ctrun resume", code, err.text);
     ct_command_note("resuming %s from step %llu (%s)", ct_run_title(folder),

@@ -126,5 +126,7 @@ int ct_run_job(int argc, char **argv, bool for_output)
 
 int ct_cmd_run(int argc, char **argv)
 {
+    if (!ct_called_torchrun(argv[0]) && ct_sweep_asked(argc, argv))
+        return ct_cmd_sweep(argc, argv);
     return ct_run_job(argc, argv, false);
 }

@@ -190,12 +190,12 @@ struct comparison {
     struct ct_buf text;
 };
 
-/* What `ctrun resume` sets says nothing about the training. */
-static void put_difference(void *context, const char *key, const char *a, const char *b)
+static void put_difference(void *context, const char *key, const char *const *values)
 {
     struct comparison *to = context;
+    const char *a = values[0], *b = values[1];
 
-    if (strcmp(key, "log.dir") == 0 || strcmp(key, "checkpoint.resume") == 0)
+    if (run_is_place(key))
         return;
     if (to->json) {
         (void)ct_buf_puts(&to->text, to->count > 0 ? ",\"" : "\"");
@@ -225,7 +225,8 @@ static int compare_configs(const struct row *rows, struct comparison *to, struct
             code = run_config(&cfgs[i], path, err);
     }
     if (code == 0)
-        ct_config_differences(&cfgs[0], &cfgs[1], put_difference, to);
+        ct_config_differences((const struct ct_config *const[]){&cfgs[0], &cfgs[1]}, 2,
+                              put_difference, to);
     for (int i = 0; i < 2; i++)
         ct_config_deinit(&cfgs[i]);
     free(cfgs);

@@ -29,9 +29,9 @@
 struct sample {
     /* What was asked for. */
     struct ct_option_texts prompts;
-    const char *config, *merges;
+    struct ct_trained_choice which;
+    const char *merges;
     int64_t tokens, count, seed;
-    bool average;
     struct ct_choice choice;
 
     struct ct_trained trained;
@@ -75,23 +75,12 @@ static int make_tokenizer(struct sample *s, struct ct_error *err)
     return ct_dataset_tokenizer(&s->tokenizer, &spec, err);
 }
 
-/* A prompt's ids. A text that begins with nothing begins behind another's end, or in a new line. */
 static int encode_prompt(struct sample *s, const char *prompt, struct ct_token_list *to,
                          struct ct_error *err)
 {
-    int32_t end = ct_tokenizer_end(s->tokenizer);
-    int code;
+    int code = ct_tokenizer_prompt(s->tokenizer, prompt, to, err);
 
-    if (prompt[0] != '\0') {
-        code = ct_tokenizer_encode(s->tokenizer, prompt, strlen(prompt), to, err);
-        return code != 0 ? ct_error_prefix(err, "--prompt") : 0;
-    }
-    code = ct_token_list_reserve(to, 1, err);
-    if (code != 0)
-        return code;
-    if (end >= 0 || ct_tokenizer_encode(s->tokenizer, "\n", 1, to, NULL) != 0)
-        to->ids[to->count++] = CT_MAX(end, 0);
-    return 0;
+    return code != 0 ? ct_error_prefix(err, "--prompt") : 0;
 }
 
 /* All of them before the first text. */
@@ -136,7 +125,7 @@ static int prepare(struct sample *s, const char *path, struct ct_error *err)
     struct ct_cpu_options cpu = {
         .threads = set != NULL ? 0 : (int)CT_MAX(sysconf(_SC_NPROCESSORS_ONLN), 1)};
     struct ct_gpt_spec *gpt = &s->trained.spec.gpt;
-    int code = ct_trained_open(&s->trained, path, s->config, s->average, err);
+    int code = ct_trained_open(&s->trained, path, &s->which, err);
 
     if (code == 0)
         code = make_tokenizer(s, err);
@@ -217,22 +206,6 @@ static int put(struct sample *s, const int32_t *ids, size_t count, bool last, st
 
 /* ---- the text ---------------------------------------------------------------------------------*/
 
-/* Read all ids that the decoder has not, the later ones of half a context when it is full. */
-static const float *read_on(struct sample *s, size_t *read)
-{
-    size_t context = (size_t)ct_decoder_context(s->decoder);
-    size_t place = (size_t)ct_decoder_place(s->decoder);
-
-    if (place + (s->ids.count - *read) > context) {
-        ct_decoder_rewind(s->decoder);
-        *read = s->ids.count - CT_MIN(s->ids.count, place == 0 ? context : (context + 1) / 2);
-    }
-    const int32_t *ids = s->ids.ids + *read;
-    size_t count = s->ids.count - *read;
-    *read = s->ids.count;
-    return ct_decoder_read(s->decoder, ids, count);
-}
-
 /* Text number `number` of all: the head, whose text is `prompt`, and what follows it. Each draws
  * its own chances. */
 static int generate(struct sample *s, const char *prompt, const struct ct_token_list *head,
@@ -249,7 +222,7 @@ static int generate(struct sample *s, const char *prompt, const struct ct_token_
     ct_decoder_rewind(s->decoder);
     code = put(s, s->ids.ids, prompt[0] != '\0' ? head->count : 0, false, err);
     for (int64_t made = 0; made < s->tokens && code == 0 && stopped_by == 0; made++) {
-        const float *logits = read_on(s, &read);
+        const float *logits = ct_decoder_follow(s->decoder, s->ids.ids, s->ids.count, &read);
         int32_t next = 0;
 
         code = ct_chooser_next(s->chooser, logits, (number << 40) + (uint64_t)made, &next, err);
@@ -290,7 +263,7 @@ static void watch_signals(void)
 
 int ct_cmd_sample(int argc, char **argv)
 {
-    struct sample s = {.config = "",
+    struct sample s = {.which = {.config = ""},
                        .merges = "",
                        .tokens = 200,
                        .count = 1,
@@ -304,9 +277,10 @@ int ct_cmd_sample(int argc, char **argv)
         {"top_k", CT_OPTION_NUMBER, &s.choice.top_k},
         {"top_p", CT_OPTION_REAL, &s.choice.top_p},
         {"seed", CT_OPTION_NUMBER, &s.seed},
-        {"config", CT_OPTION_TEXT, &s.config},
+        {"config", CT_OPTION_TEXT, &s.which.config},
         {"merges", CT_OPTION_TEXT, &s.merges},
-        {"ema", CT_OPTION_FLAG, &s.average},
+        {"ema", CT_OPTION_FLAG, &s.which.average},
+        {"best", CT_OPTION_FLAG, &s.which.best},
     };
     struct ct_error err = {0};
     const char *path = NULL;

@@ -56,15 +56,22 @@ static int find_config(char path[PATH_MAX], struct ct_error *err)
 
 /* ---- the weights ------------------------------------------------------------------------------*/
 
-static int weights_of(struct ct_trained *trained, const char *checkpoint, bool average,
-                      struct ct_error *err)
+/* The checkpoint in a folder of them. */
+static int pick(const char *dir, const struct ct_trained_choice *choice, char ret_path[PATH_MAX])
+{
+    return choice->best ? ct_ckpt_best(dir, ret_path, NULL) : ct_ckpt_latest(dir, ret_path, NULL);
+}
+
+static int weights_of(struct ct_trained *trained, const char *checkpoint,
+                      const struct ct_trained_choice *choice, struct ct_error *err)
 {
     struct ct_ckpt_state state;
     int code = ct_ckpt_open(checkpoint, &state, err);
 
     if (code != 0)
         return code;
-    if (holds(checkpoint, average ? "ema.safetensors" : "model.safetensors", trained->weights))
+    if (holds(checkpoint, choice->average ? "ema.safetensors" : "model.safetensors",
+              trained->weights))
         return 0;
     return ct_error_set(err, CT_ENOTFOUND, "%s has no average of the weights (optim.ema)",
                         checkpoint);
@@ -88,17 +95,19 @@ static bool find_run(const struct ct_trained *trained, const char *path, char ru
 }
 
 /* The weights of a run, or of a configuration that has not run. */
-static int newest_weights(struct ct_trained *trained, const char *path, bool average,
-                          struct ct_error *err)
+static int newest_weights(struct ct_trained *trained, const char *path,
+                          const struct ct_trained_choice *choice, struct ct_error *err)
 {
     const char *first = trained->cfg.model.init_from;
     char dir[PATH_MAX] = "", newest[PATH_MAX], run[PATH_MAX];
 
     if (find_run(trained, path, run))
         run_checkpoints(&trained->cfg, run, dir);
-    if (dir[0] != '\0' && ct_ckpt_latest(dir, newest, NULL) == 0)
-        return weights_of(trained, newest, average, err);
-    if (first[0] != '\0' && !average)
+    if (dir[0] != '\0' && pick(dir, choice, newest) == 0)
+        return weights_of(trained, newest, choice, err);
+    if (dir[0] != '\0' && choice->best)
+        return ct_ckpt_best(dir, newest, err);
+    if (first[0] != '\0' && !choice->average)
         return ct_weights_path(first, trained->weights, err);
     if (dir[0] == '\0')
         return ct_error_set(err, CT_ENOTFOUND,
@@ -157,7 +166,8 @@ static bool is_weights(const char *path)
 enum kind { RUN, CHECKPOINT, CHECKPOINTS, WEIGHTS };
 
 /* *ret_newest is the newest of a folder of checkpoints. */
-static enum kind kind_of(const char *path, char ret_newest[PATH_MAX])
+static enum kind kind_of(const char *path, const struct ct_trained_choice *choice,
+                         char ret_newest[PATH_MAX])
 {
     bool folder = is_folder(path);
 
@@ -166,45 +176,45 @@ static enum kind kind_of(const char *path, char ret_newest[PATH_MAX])
     if (is_weights(path) || (folder && (holds(path, "model.safetensors", ret_newest) ||
                                         holds(path, "model.safetensors.index.json", ret_newest))))
         return WEIGHTS;
-    return folder && ct_ckpt_latest(path, ret_newest, NULL) == 0 ? CHECKPOINTS : RUN;
+    return folder && pick(path, choice, ret_newest) == 0 ? CHECKPOINTS : RUN;
 }
 
-static int find_weights(struct ct_trained *trained, const char *path, bool average,
-                        struct ct_error *err)
+static int find_weights(struct ct_trained *trained, const char *path,
+                        const struct ct_trained_choice *choice, struct ct_error *err)
 {
     char newest[PATH_MAX];
 
-    switch (kind_of(path, newest)) {
+    switch (kind_of(path, choice, newest)) {
     case CHECKPOINT:
-        return weights_of(trained, path, average, err);
+        return weights_of(trained, path, choice, err);
     case CHECKPOINTS:
-        return weights_of(trained, newest, average, err);
+        return weights_of(trained, newest, choice, err);
     case WEIGHTS:
         return ct_weights_path(path, trained->weights, err);
     default:
-        return newest_weights(trained, path, average, err);
+        return newest_weights(trained, path, choice, err);
     }
 }
 
-int ct_trained_open(struct ct_trained *ret, const char *path, const char *config, bool average,
-                    struct ct_error *err)
+int ct_trained_open(struct ct_trained *ret, const char *path,
+                    const struct ct_trained_choice *choice, struct ct_error *err)
 {
     char file[PATH_MAX] = "", run[PATH_MAX], *slash;
     int code = 0;
 
     *ret = (struct ct_trained){.weights = ""};
     ct_arena_init(&ret->arena, ARENA_BYTES);
-    if ((access(path, R_OK) != 0 || is_folder(path)) && kind_of(path, file) == RUN &&
+    if ((access(path, R_OK) != 0 || is_folder(path)) && kind_of(path, choice, file) == RUN &&
         !holds(path, "config.json", file) && !holds(path, "config.yaml", file) &&
         ct_runs_find(path, run, NULL) == 0)
         path = run;
     if (access(path, R_OK) != 0)
         return ct_error_set(err, CT_ENOINPUT, "%s: there is no such run, checkpoint or file", path);
-    if (config[0] == '\0' && holds(path, "config.json", file))
+    if (choice->config[0] == '\0' && holds(path, "config.json", file))
         return read_hub(ret, path, file, err);
-    if (!ct_str_copy(file, sizeof file, config[0] != '\0' ? config : path))
+    if (!ct_str_copy(file, sizeof file, choice->config[0] != '\0' ? choice->config : path))
         return ct_error_set(err, CT_ENOINPUT, "%.64s...: the path is too long", file);
-    if (config[0] == '\0' && is_weights(path)) {
+    if (choice->config[0] == '\0' && is_weights(path)) {
         slash = strrchr(file, '/');
         (void)snprintf(slash != NULL ? slash : file, 2, "%s", slash != NULL ? "" : ".");
     }
@@ -214,7 +224,7 @@ int ct_trained_open(struct ct_trained *ret, const char *path, const char *config
         code = run_config(&ret->cfg, file, err);
     if (code == 0)
         code = read_spec(ret, err);
-    return code == 0 ? find_weights(ret, path, average, err) : code;
+    return code == 0 ? find_weights(ret, path, choice, err) : code;
 }
 
 void ct_trained_close(struct ct_trained *trained)

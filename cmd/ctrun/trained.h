@@ -22,6 +22,12 @@
 /* Beside the exported weights of a model of characters: its vocabulary, each character once. */
 #define CT_TRAINED_CHARACTERS "characters.txt"
 
+struct ct_trained_choice {
+    const char *config; /* names the configuration, or is "" */
+    bool average;       /* the average of the weights (ema.safetensors) */
+    bool best;          /* of several checkpoints the best (checkpoint.best), not the newest */
+};
+
 struct ct_trained {
     bool hub;                  /* a model of Hugging Face's: cfg is empty */
     struct ct_config cfg;      /* of the training */
@@ -32,12 +38,11 @@ struct ct_trained {
     struct ct_arena arena;     /* what `spec` points to */
 };
 
-/* Resolve `path` to a configuration and its weights. `config` names the configuration, or is "";
- * `average` asks for the average of the weights (ema.safetensors). A checkpoint's files are checked
- * against their sums. CT_ENOINPUT, CT_ENOTFOUND, CT_ECONFIG, CT_EDATA, CT_EUNSUPPORTED (no gpt).
- * `ret` needs ct_trained_close also after a failure. */
-int ct_trained_open(struct ct_trained *ret, const char *path, const char *config, bool average,
-                    struct ct_error *err);
+/* Resolve `path` to a configuration and its weights. A checkpoint's files are checked against their
+ * sums. CT_ENOINPUT, CT_ENOTFOUND, CT_ECONFIG, CT_EDATA, CT_EUNSUPPORTED (no gpt). `ret` needs
+ * ct_trained_close also after a failure. */
+int ct_trained_open(struct ct_trained *ret, const char *path,
+                    const struct ct_trained_choice *choice, struct ct_error *err);
 void ct_trained_close(struct ct_trained *trained);
 
 #endif

@@ -297,3 +297,15 @@ const char *ct_env_find(char *const *list, const char *name)
         value = ct_env_value(*list, name);
     return value;
 }
+
+bool ct_env_is_utf8(char *const *list)
+{
+    static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    const char *locale = "";
+
+    for (size_t i = 0; i < CT_COUNT(names) && locale[0] == '\0'; i++) {
+        const char *value = ct_env_find(list, names[i]);
+        locale = value != NULL ? value : "";
+    }
+    return strcasestr(locale, "utf-8") != NULL || strcasestr(locale, "utf8") != NULL;
+}

@@ -56,6 +56,9 @@ const char *ct_env_value(const char *entry, const char *name);
 /* Return the value of `name` in an environment, a NULL-terminated list; or NULL. */
 const char *ct_env_find(char *const *list, const char *name);
 
+/* Return whether the locale that an environment names (LC_ALL, LC_CTYPE, LANG) is one of UTF-8. */
+bool ct_env_is_utf8(char *const *list);
+
 /* Return the number of bytes at `text` (at most `size`) that form a valid UTF-8 prefix. */
 size_t ct_utf8_valid_prefix(const char *text, size_t size);
 

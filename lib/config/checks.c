@@ -275,8 +275,7 @@ static const struct ct_config_source *source_of(const struct ct_config *cfg, con
     return offset < offsetof(struct ct_config, data.eval) ? &cfg->data.train : &cfg->data.eval;
 }
 
-/* Training needs its source; evaluation has one when any file of it is named. */
-static bool source_wanted(const struct ct_config *cfg, const struct ct_config_source *source)
+bool ct_config_source_wanted(const struct ct_config *cfg, const struct ct_config_source *source)
 {
     return source == &cfg->data.train || source->path[0] != '\0' || source->images[0] != '\0' ||
            source->labels[0] != '\0';
@@ -293,7 +292,7 @@ static bool wrong_format(const struct ct_config *cfg, const void *member, struct
                         ct_config_word(cfg, member), tokens ? "tokens" : "features",
                         ct_config_word(cfg, &cfg->model.type),
                         gpt ? "tokens (text, tokens)" : "features (csv, idx)");
-    return source_wanted(cfg, source_of(cfg, member)) && tokens != gpt;
+    return ct_config_source_wanted(cfg, source_of(cfg, member)) && tokens != gpt;
 }
 
 /* A file of a source that its format does not have, or needs and lacks. */
@@ -309,7 +308,7 @@ static bool wrong_file(const struct ct_config *cfg, const void *member, struct c
         (void)ct_buf_printf(why, "is missing: format %s reads it", format);
     else
         (void)ct_buf_printf(why, "is given, but format %s does not read it", format);
-    return given != wanted && source_wanted(cfg, source);
+    return given != wanted && ct_config_source_wanted(cfg, source);
 }
 
 /* The file of merges goes with GPT-2's tokenizer, which goes with a text. */
@@ -322,7 +321,7 @@ static bool wrong_merges(const struct ct_config *cfg, const void *member, struct
 
     (void)ct_buf_puts(why, wanted ? "is missing: the tokenizer gpt2 reads it"
                                   : "is given, but only a text's tokenizer gpt2 reads it");
-    return given != wanted && source_wanted(cfg, source);
+    return given != wanted && ct_config_source_wanted(cfg, source);
 }
 
 static bool empty_split(const struct ct_config *cfg, const void *member, struct ct_buf *why)
@@ -446,16 +445,6 @@ static bool decay_too_long(const struct ct_config *cfg, const void *member, stru
            cfg->schedule.warmup + decay > cfg->train.steps;
 }
 
-static bool plateau_without_evaluation(const struct ct_config *cfg, const void *member,
-                                       struct ct_buf *why)
-{
-    (void)member;
-    (void)ct_buf_puts(why, "plateau looks at held-out samples: give data.eval");
-    return cfg->schedule.type == CT_CONFIG_SCHEDULE_PLATEAU && !source_wanted(cfg, &cfg->data.eval);
-}
-
-/* ---- the table ------------------------------------------------------------------------------ */
-
 #define AT(member) offsetof(struct ct_config, member)
 
 static const struct ct_config_rule rules[] = {
@@ -505,7 +494,6 @@ static const struct ct_config_rule rules[] = {
     {AT(train.epochs), AT(train.steps), true, nothing_to_train},
     {AT(schedule.warmup), AT(train.steps), true, warmup_too_long},
     {AT(schedule.decay), AT(train.steps), true, decay_too_long},
-    {AT(schedule.type), AT(data.eval.path), true, plateau_without_evaluation},
 };
 
 /* What --standalone makes pointless: the user may have thought of something. */
@@ -565,10 +553,8 @@ static void check_all(struct ct_config_loader *loader, const struct ct_config_ru
 void ct_config_check(struct ct_config_loader *loader)
 {
     const struct ct_config_rules tables[] = {
-        {rules, CT_COUNT(rules)},
-        ct_config_parallel_rules,
-        ct_config_served_rules,
-        ct_config_precision_rules,
+        {rules, CT_COUNT(rules)},  ct_config_parallel_rules,   ct_config_served_rules,
+        ct_config_precision_rules, ct_config_evaluation_rules,
     };
     bool wrong = loader->errs->count > 0;
 

@@ -20,9 +20,13 @@ struct ct_config_rules {
 };
 
 /* How workers share the work: checks_parallel.c. Parameter servers: checks_served.c. 16-bit floats
- * and memory: checks_precision.c. */
+ * and memory: checks_precision.c. Held-out samples: checks_evaluation.c. */
 extern const struct ct_config_rules ct_config_parallel_rules, ct_config_served_rules,
-    ct_config_precision_rules;
+    ct_config_precision_rules, ct_config_evaluation_rules;
+
+/* Return whether there is a data source: training needs its own, evaluation has one when any file
+ * of it is named. */
+bool ct_config_source_wanted(const struct ct_config *cfg, const struct ct_config_source *source);
 
 /* Shorten warm-up and decay in proportion, with a note, when a stronger layer has lowered
  * train.steps below them (trial.c). Call it before the rules. */

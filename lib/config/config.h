@@ -251,10 +251,10 @@ void ct_config_run_base(const struct ct_config *cfg, char path[PATH_MAX]);
 /* Return whether checkpoint.dir is auto. */
 bool ct_config_keeps_checkpoints_in_run(const struct ct_config *cfg);
 
-/* Call `each` with every key whose values differ, and both values as a file has them. */
-void ct_config_differences(const struct ct_config *a, const struct ct_config *b,
-                           void (*each)(void *context, const char *key, const char *in_a,
-                                        const char *in_b),
+/* Call `each` with every key whose values are not the same in all `count` configurations, and the
+ * value in each of them, as a file has it. */
+void ct_config_differences(const struct ct_config *const *cfgs, size_t count,
+                           void (*each)(void *context, const char *key, const char *const *values),
                            void *context);
 
 /* ---- writing -------------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #include "base/number/hash.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* More than any default takes. */
@@ -199,28 +200,44 @@ void ct_config_settings(const struct ct_config *cfg, struct ct_buf *to)
     ct_buf_deinit(&value);
 }
 
-void ct_config_differences(const struct ct_config *a, const struct ct_config *b,
-                           void (*each)(void *context, const char *key, const char *in_a,
-                                        const char *in_b),
+/* The values of one key in all of `cfgs`, behind each other; returns whether they differ. */
+static bool write_values(const struct ct_config_key *key, const struct ct_config *const *cfgs,
+                         size_t count, struct ct_buf *text)
+{
+    union ct_config_any any;
+    size_t first = 0;
+    bool differ = false;
+
+    ct_buf_clear(text);
+    for (size_t i = 0; i < count; i++) {
+        size_t start = text->size;
+
+        ct_config_value_fetch(key, cfgs[i], &any);
+        ct_config_value_write(key, &any, text);
+        (void)ct_buf_append(text, "", 1);
+        first = i == 0 ? text->size : first;
+        differ = differ || text->size - start != first ||
+                 memcmp(text->data, text->data + start, first) != 0;
+    }
+    return differ && !text->failed;
+}
+
+void ct_config_differences(const struct ct_config *const *cfgs, size_t count,
+                           void (*each)(void *context, const char *key, const char *const *values),
                            void *context)
 {
-    const struct ct_config *const cfgs[] = {a, b};
-    struct ct_buf texts[2];
-    union ct_config_any any;
+    const char **values = calloc(count + 1, sizeof *values);
+    struct ct_buf text;
 
-    ct_buf_init(&texts[0], 0);
-    ct_buf_init(&texts[1], 0);
-    for (size_t i = 0; i < CT_CONFIG_KEYS; i++) {
-        const struct ct_config_key *key = &ct_config_keys[i];
-
-        for (int k = 0; k < 2; k++) {
-            ct_buf_clear(&texts[k]);
-            ct_config_value_fetch(key, cfgs[k], &any);
-            ct_config_value_write(key, &any, &texts[k]);
-        }
-        if (strcmp(ct_buf_str(&texts[0]), ct_buf_str(&texts[1])) != 0)
-            each(context, key->path, ct_buf_str(&texts[0]), ct_buf_str(&texts[1]));
+    ct_buf_init(&text, 0);
+    for (size_t i = 0; i < CT_CONFIG_KEYS && values != NULL; i++) {
+        if (!write_values(&ct_config_keys[i], cfgs, count, &text))
+            continue;
+        const char *at = text.data;
+        for (size_t k = 0; k < count; k++, at += strlen(at) + 1)
+            values[k] = at;
+        each(context, ct_config_keys[i].path, values);
     }
-    ct_buf_deinit(&texts[0]);
-    ct_buf_deinit(&texts[1]);
+    ct_buf_deinit(&text);
+    free(values);
 }

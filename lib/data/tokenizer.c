@@ -81,6 +81,21 @@ int ct_tokenizer_encode(const struct ct_tokenizer *tokenizer, const char *text, 
     return code;
 }
 
+int ct_tokenizer_prompt(const struct ct_tokenizer *tokenizer, const char *prompt,
+                        struct ct_token_list *into, struct ct_error *err)
+{
+    int32_t end = ct_tokenizer_end(tokenizer);
+
+    if (prompt[0] != '\0')
+        return ct_tokenizer_encode(tokenizer, prompt, strlen(prompt), into, err);
+    int code = ct_token_list_reserve(into, 1, err);
+    if (code != 0)
+        return code;
+    if (end >= 0 || ct_tokenizer_encode(tokenizer, "\n", 1, into, NULL) != 0)
+        into->ids[into->count++] = CT_MAX(end, 0);
+    return 0;
+}
+
 int ct_tokenizer_decode(const struct ct_tokenizer *tokenizer, const int32_t *ids, size_t count,
                         struct ct_buf *into, struct ct_error *err)
 {

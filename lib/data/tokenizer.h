@@ -57,6 +57,11 @@ int32_t ct_tokenizer_end(const struct ct_tokenizer *tokenizer);
 int ct_tokenizer_encode(const struct ct_tokenizer *tokenizer, const char *text, size_t size,
                         struct ct_token_list *into, struct ct_error *err);
 
+/* Append the ids of a prompt, as above. One that is empty begins behind another text's end, or in a
+ * new line. */
+int ct_tokenizer_prompt(const struct ct_tokenizer *tokenizer, const char *prompt,
+                        struct ct_token_list *into, struct ct_error *err);
+
 /* Append the text of `ids`, each in range. Bytes of gpt2's tokens need not be whole characters.
  * CT_ENOMEM, CT_ELIMIT. */
 int ct_tokenizer_decode(const struct ct_tokenizer *tokenizer, const int32_t *ids, size_t count,

@@ -227,6 +227,21 @@ int64_t ct_decoder_vocabulary(const struct ct_decoder *decoder)
     return ct_shape_columns(model->program.values[model->logits].shape);
 }
 
+const void *ct_decoder_follow(struct ct_decoder *decoder, const int32_t *ids, size_t count,
+                              size_t *read)
+{
+    size_t context = (size_t)ct_decoder_context(decoder);
+    size_t place = (size_t)ct_decoder_place(decoder);
+    size_t from = *read;
+
+    if (place + (count - from) > context) {
+        ct_decoder_rewind(decoder);
+        from = count - CT_MIN(count, place == 0 ? context : (context + 1) / 2);
+    }
+    *read = count;
+    return ct_decoder_read(decoder, ids + from, count - from);
+}
+
 void ct_decoder_rewind(struct ct_decoder *decoder)
 {
     decoder->place = 0;

@@ -42,6 +42,12 @@ int64_t ct_decoder_vocabulary(const struct ct_decoder *decoder);
  * Returns the logits [vocabulary] of the last one, valid until the next call. */
 const void *ct_decoder_read(struct ct_decoder *decoder, const int32_t *ids, size_t count);
 
+/* Read those of `count` ids, of which the first *read were read already, that the decoder has not;
+ * when the context is full, begin again with the last half of a context. Sets *read to `count` and
+ * returns the logits as ct_decoder_read. */
+const void *ct_decoder_follow(struct ct_decoder *decoder, const int32_t *ids, size_t count,
+                              size_t *read);
+
 /* Return to the start of the context. */
 void ct_decoder_rewind(struct ct_decoder *decoder);
 

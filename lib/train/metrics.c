@@ -174,13 +174,18 @@ int ct_metrics_new(struct ct_metrics **ret, const struct ct_metrics_options *opt
     return code;
 }
 
-static void print_record(struct ct_buf *buf, const struct ct_metric_record *record, double time)
+static void begin_record(struct ct_buf *buf, const struct ct_metric_record *record, double time)
 {
     (void)ct_buf_printf(buf, "{\"v\":%d,\"kind\":", CT_METRICS_VERSION);
     ct_json_string(buf, record->kind);
     (void)ct_buf_printf(buf, ",\"step\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"time\":", record->step,
                         record->epoch);
     ct_json_number(buf, time);
+}
+
+static void print_record(struct ct_buf *buf, const struct ct_metric_record *record, double time)
+{
+    begin_record(buf, record, time);
     for (size_t i = 0; i < CT_METRIC_COUNT; i++) {
         if (!record->has[i])
             continue;
@@ -209,25 +214,50 @@ static void frame_record(struct ct_buf *buf, const struct ct_metric_record *reco
     (void)ct_event_scalars(buf, time, record->step, scalars, count);
 }
 
+/* Write what is in `scratch` to metrics.jsonl, unless somebody else writes there now. */
+static int write_line(struct ct_metrics *metrics, struct ct_error *err)
+{
+    if (size_of(metrics->jsonl) != metrics->left_size) {
+        ct_buf_clear(&metrics->scratch);
+        return ct_error_set(err, CT_EFENCED, "%s: another process writes it now",
+                            metrics->jsonl_path);
+    }
+    int code = flush(metrics, metrics->jsonl, metrics->jsonl_path, err);
+    metrics->left_size = size_of(metrics->jsonl);
+    return code;
+}
+
 int ct_metrics_write(struct ct_metrics *metrics, const struct ct_metric_record *record,
                      struct ct_error *err)
 {
     double time = wall_s(metrics);
     int code = 0;
 
-    if (metrics->jsonl >= 0 && size_of(metrics->jsonl) != metrics->left_size)
-        return ct_error_set(err, CT_EFENCED, "%s: another process writes it now",
-                            metrics->jsonl_path);
     if (metrics->jsonl >= 0) {
         print_record(&metrics->scratch, record, time);
-        code = flush(metrics, metrics->jsonl, metrics->jsonl_path, err);
-        metrics->left_size = size_of(metrics->jsonl);
+        code = write_line(metrics, err);
     }
     if (code == 0 && metrics->events >= 0) {
         frame_record(&metrics->scratch, record, time);
         code = flush(metrics, metrics->events, metrics->events_path, err);
     }
     return code;
+}
+
+int ct_metrics_write_sample(struct ct_metrics *metrics, const struct ct_metric_record *record,
+                            const char *prompt, const char *text, struct ct_error *err)
+{
+    struct ct_buf *buf = &metrics->scratch;
+
+    if (metrics->jsonl < 0)
+        return 0;
+    begin_record(buf, record, wall_s(metrics));
+    (void)ct_buf_puts(buf, ",\"prompt\":");
+    ct_json_string(buf, prompt);
+    (void)ct_buf_puts(buf, ",\"text\":");
+    ct_json_string(buf, text);
+    (void)ct_buf_puts(buf, "}\n");
+    return write_line(metrics, err);
 }
 
 const char *ct_metrics_path(const struct ct_metrics *metrics)

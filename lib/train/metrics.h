@@ -60,6 +60,11 @@ int ct_metrics_new(struct ct_metrics **ret, const struct ct_metrics_options *opt
 int ct_metrics_write(struct ct_metrics *metrics, const struct ct_metric_record *record,
                      struct ct_error *err);
 
+/* Write what the model generated after `step` as {"kind":"sample",...,"prompt":"","text":""} to
+ * metrics.jsonl. Errors as above. */
+int ct_metrics_write_sample(struct ct_metrics *metrics, const struct ct_metric_record *record,
+                            const char *prompt, const char *text, struct ct_error *err);
+
 /* Return the path of metrics.jsonl, and of TensorBoard's event file; "" if it is not written. */
 const char *ct_metrics_path(const struct ct_metrics *metrics);
 const char *ct_metrics_events_path(const struct ct_metrics *metrics);

@@ -105,7 +105,15 @@ static int evaluate(struct ct_worker *worker, struct ct_error *err)
 
     if (code == 0 && worker->schedule.type == CT_SCHEDULE_PLATEAU)
         observe_plateau(worker, evaluation.loss);
-    return code != 0 ? code : ct_report_evaluation(worker, &evaluation, err);
+    if (code == 0)
+        (void)ct_best_observe(&worker->best, worker->step,
+                              worker->best.metric == CT_BEST_ACCURACY
+                                  ? (double)evaluation.correct / (double)evaluation.rows
+                                  : evaluation.loss);
+    bool told = worker->report.metrics_evaluation == worker->step;
+    if (code == 0)
+        code = ct_report_evaluation(worker, &evaluation, err);
+    return code != 0 || told ? code : ct_text_sample_write(worker, err);
 }
 
 /* The steps wait for as long as this takes. */
@@ -126,17 +134,18 @@ static int after_step(struct ct_worker *worker, struct ct_error *err)
                             .last = worker->step >= worker->steps};
     bool evaluates = worker->eval.rows > 0 && (due.last || is_due(cfg->eval.every, worker, &due));
     bool saves = due.last || is_due(worker->save_every, worker, &due);
+    bool may_save = saves || (evaluates && worker->best.metric != CT_BEST_NONE);
     int code = 0;
 
     if (ct_ps_used(worker) && (evaluates || saves))
-        code = ct_ps_complete(worker, saves, err);
+        code = ct_ps_complete(worker, may_save, err);
     if (code == 0 && cfg->check.replicas > 0 && worker->step % (uint64_t)cfg->check.replicas == 0)
         code = ct_agree_replicas(worker, err);
     worker->evaluation_due = evaluates;
     if (code == 0 && worker->evaluation_due)
         code = evaluate(worker, err);
     worker->evaluation_due = worker->evaluation_due && code != 0;
-    if (code == 0 && saves)
+    if (code == 0 && (saves || (evaluates && worker->best.step == worker->step)))
         code = save(worker, err);
     if (code == 0)
         worker->post_step_done = worker->step;

@@ -26,6 +26,7 @@ bool ct_state_recovery_redo(const struct ct_holding *all, int world, int base)
 struct metadata {
     uint64_t step, position, skipped;
     struct ct_plateau plateau;
+    struct ct_best best;
     struct ct_scaler scaler;
     struct ct_step_report last;
 };
@@ -74,8 +75,13 @@ static int heal_from(struct ct_worker *worker, const struct ct_holding *all, int
                      struct ct_error *err)
 {
     int world = worker->me->world, odd = ct_state_recovery_diverged(all, world, base);
-    struct metadata metadata = {worker->step,    worker->position, worker->skipped,
-                                worker->plateau, worker->scaler,   worker->last};
+    struct metadata metadata = {.step = worker->step,
+                                .position = worker->position,
+                                .skipped = worker->skipped,
+                                .plateau = worker->plateau,
+                                .best = worker->best,
+                                .scaler = worker->scaler,
+                                .last = worker->last};
     bool needed = ct_state_recovery_needed(all, world, base);
     uint64_t step = worker->step;
 
@@ -103,6 +109,7 @@ static int heal_from(struct ct_worker *worker, const struct ct_holding *all, int
     worker->position = metadata.position;
     worker->skipped = metadata.skipped;
     worker->plateau = metadata.plateau;
+    worker->best = metadata.best;
     worker->scaler = metadata.scaler;
     worker->last = metadata.last;
     worker->has_last = (all[base].own[CT_HELD_MARKS] & CT_HELD_TRAINED) != 0;

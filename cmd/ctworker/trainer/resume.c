@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* What rank 0 tells the others, as words of one broadcast. */
-enum word { FOUND, DIVISIBLE, STEP, POSITION, SKIPPED, REDO, SAVE_COUNT, SAVE_UNIT, WORDS };
+enum word { FOUND, DIVISIBLE, STEP, POSITION, SKIPPED, REDO, SAVE_COUNT, SAVE_UNIT, BEST, WORDS };
 
 /* The newest checkpoint of `dir` into `path`; *ret_found is false when there is none. */
 static int find_newest(const char *dir, char path[PATH_MAX], bool *ret_found, struct ct_error *err)
@@ -82,6 +82,8 @@ static void note(struct ct_worker *worker, const char *path, const struct ct_ckp
     worker->repeat_post_step = state->unseen != 0;
     if (state->plateau.ratio > 0)
         worker->plateau = state->plateau;
+    if (state->best.metric == worker->best.metric) /* else by another measure */
+        worker->best = state->best;
     if (state->scaler.scale > 0)
         worker->scaler = state->scaler;
     (void)ct_str_copy(worker->report.checkpoint, PATH_MAX, path);
@@ -186,15 +188,18 @@ static int read_parts(struct ct_worker *worker, char path[PATH_MAX], struct ct_e
     return code == 0 ? share(worker, err) : code;
 }
 
-/* What evaluations and overflows made of rate and scale. */
+/* What evaluations and overflows made of rate, best and scale. */
 static int share_rest(struct ct_worker *worker, struct ct_error *err)
 {
     struct ct_data plateau = ct_inplace(&worker->plateau, sizeof worker->plateau, CT_U8);
+    struct ct_data best = ct_inplace(&worker->best, sizeof worker->best, CT_U8);
     struct ct_data scaler = ct_inplace(&worker->scaler, sizeof worker->scaler, CT_U8);
 
     if (worker->group == NULL)
         return 0;
     int code = ct_broadcast(worker->group, plateau, 0, NULL);
+    if (code == 0)
+        code = ct_broadcast(worker->group, best, 0, NULL);
     if (code == 0)
         code = ct_broadcast(worker->group, scaler, 0, NULL);
     return ct_group_explain(worker->group, code, err);
@@ -239,7 +244,8 @@ int ct_resume(struct ct_worker *worker, struct ct_error *err)
                             (int64_t)worker->skipped,
                             worker->repeat_post_step,
                             worker->save_every.count,
-                            worker->save_every.unit};
+                            worker->save_every.unit,
+                            (int64_t)worker->best.metric};
     int sent = ct_broadcast(worker->group, ct_inplace(words, WORDS, CT_I64), 0, NULL);
     if (sent != 0)
         return ct_group_explain(worker->group, sent, err);
@@ -249,5 +255,6 @@ int ct_resume(struct ct_worker *worker, struct ct_error *err)
     worker->repeat_post_step = words[REDO] != 0;
     worker->save_every.count = words[SAVE_COUNT];
     worker->save_every.unit = (enum ct_config_unit)words[SAVE_UNIT];
+    worker->best.metric = (uint64_t)words[BEST];
     return words[FOUND] != 0 ? get(worker, words[DIVISIBLE] != 0, path, err) : 0;
 }

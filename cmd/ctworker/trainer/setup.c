@@ -97,7 +97,7 @@ static int load_data(struct ct_worker *worker, struct ct_error *err)
         code = ct_error_set(err, CT_EDATA,
                             "data.eval has %zu features a sample, but data.train has %zu",
                             worker->eval.width, worker->train.width);
-    return code;
+    return code == 0 ? ct_text_sample_prepare(worker, err) : code;
 }
 
 /* Where NVIDIA's driver has never been, nobody expects a GPU, and nobody is told of the CPU. */
@@ -154,6 +154,7 @@ void ct_setup_undo(struct ct_worker *worker)
 {
     ct_report_close(worker);
     ct_round_undo(worker);
+    ct_text_sample_deinit(&worker->text_sample);
     ct_device_free(worker->device);
     ct_dataset_deinit(&worker->train);
     ct_dataset_deinit(&worker->eval);

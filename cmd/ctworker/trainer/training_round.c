@@ -236,6 +236,7 @@ static int begin_without_state(struct ct_worker *worker, struct ct_error *err)
     worker->lineage = worker->step = worker->position = worker->skipped = 0;
     worker->has_last = worker->repeat_post_step = false;
     ct_plateau_init(&worker->plateau);
+    worker->best = (struct ct_best){.metric = (uint64_t)worker->cfg->checkpoint.best};
     ct_scaler_init(&worker->scaler, worker->cfg->train.loss_scale);
     int code = worker->reused ? ct_exec_reset(worker->exec, err) : 0;
     if (code == 0)

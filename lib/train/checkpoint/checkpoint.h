@@ -1,6 +1,7 @@
 /* Checkpoints: directories of logical tensors, independent of the world size.
  *
  *   DIR/latest                    the name of the newest directory
+ *   DIR/best                      that of the best evaluation, with checkpoint.best
  *   DIR/step_00000120/
  *       state.json                step, position, seed, hashes, sizes and checksums of the files
  *       model.safetensors         the parameters
@@ -9,9 +10,9 @@
  *
  * Saving writes DIR/step_00000120.<generation>.tmp, flushes every file and the directory, and
  * renames it; checkpoint_parts.h is the same by several processes together.
- * Publishing replaces `latest`, and only then removes outdated ones. A crash or a full disk at any
- * point leaves the older checkpoints unchanged. Loading checks sizes and checksums before a single
- * tensor is changed.
+ * Publishing replaces `latest`, then `best`, and only then removes outdated ones. A crash or a full
+ * disk at any point leaves the older checkpoints unchanged. Loading checks sizes and checksums
+ * before a single tensor is changed.
  *
  * One process writes a DIR at a time; any number may read. A writer of the same run that was held
  * up until a later round took its place (a higher generation) neither replaces a folder nor moves
@@ -22,6 +23,7 @@
 #ifndef CT_TRAIN_CHECKPOINT_H
 #define CT_TRAIN_CHECKPOINT_H
 
+#include "train/best.h"
 #include "train/checkpoint/safetensors.h"
 #include "train/plateau.h"
 #include "train/scaler.h"
@@ -47,6 +49,7 @@ struct ct_ckpt_state {
     uint64_t world;            /* that wrote it, for people */
     struct ct_plateau plateau; /* ratio 0: none was saved */
     struct ct_scaler scaler;   /* of the loss; scale 0: none was saved */
+    struct ct_best best;       /* evaluation up to this step; metric 0: none was saved */
     uint64_t unseen; /* 1: an evaluation that is due after the step has not been seen to its end */
     char run_id[128];
 };
@@ -64,11 +67,12 @@ struct ct_ckpt_save {
     struct ct_ckpt_state state;
     const struct ct_ckpt_file *files;
     size_t file_count;
-    uint32_t keep;       /* newest to keep; 0 keeps all */
+    uint32_t keep;       /* newest to keep, and that of state.best; 0 keeps all */
     uint64_t keep_every; /* those of steps that it divides stay as well; 0: of none */
 };
 
-/* Publish a saved checkpoint: it becomes the newest, and outdated ones are removed. 0; CT_EFENCED
+/* Publish a saved checkpoint: it becomes the newest, `best` names that of state.best if it is
+ * there, and outdated ones are removed. 0; CT_EFENCED
  * when a later round has published. */
 int ct_ckpt_publish(const struct ct_ckpt_save *save, struct ct_error *err);
 
@@ -78,6 +82,9 @@ int ct_ckpt_path(const char *dir, uint64_t step, char ret_path[PATH_MAX], struct
 /* Return the newest checkpoint of `dir`: the one named by `latest`, or else the highest
  * step_XXXXXXXX. 0; CT_ENOTFOUND if none. */
 int ct_ckpt_latest(const char *dir, char ret_path[PATH_MAX], struct ct_error *err);
+
+/* Return the checkpoint of the best evaluation in `dir`. CT_ENOTFOUND if none was kept. */
+int ct_ckpt_best(const char *dir, char ret_path[PATH_MAX], struct ct_error *err);
 
 /* Read the state of the checkpoint directory `path` and check every file's size and checksum.
  * CT_ENOINPUT (no such path), CT_EDATA (no checkpoint; or the file and its defect). */

@@ -71,33 +71,33 @@ int ct_ckpt_join(char path[PATH_MAX], const char *dir, const char *name, struct 
     return 0;
 }
 
-/* The step that `latest` names, when it names one that is there. */
-static bool read_latest(const char *dir, uint64_t *ret_step)
+bool ct_ckpt_named(const char *dir, const char *name, uint64_t *ret_step)
 {
     char path[PATH_MAX];
     struct ct_buf text;
     struct stat info;
     bool found = false;
+    uint64_t step = 0;
 
     ct_buf_init(&text, 0);
-    if (ct_ckpt_join(path, dir, CT_CKPT_LATEST, NULL) == 0 &&
-        ct_fs_read(path, 64, &text, NULL) == 0) {
+    if (ct_ckpt_join(path, dir, name, NULL) == 0 && ct_fs_read(path, 64, &text, NULL) == 0) {
         while (text.size > 0 && isspace((unsigned char)text.data[text.size - 1]))
             text.data[--text.size] = '\0';
-        found = ct_ckpt_name_step(ct_buf_str(&text), ret_step);
+        found = ct_ckpt_name_step(ct_buf_str(&text), &step);
     }
     ct_buf_deinit(&text);
-    if (!found)
+    if (!found || ct_ckpt_path(dir, step, path, NULL) != 0 || stat(path, &info) != 0 ||
+        !S_ISDIR(info.st_mode))
         return false;
-    return ct_ckpt_path(dir, *ret_step, path, NULL) == 0 && stat(path, &info) == 0 &&
-           S_ISDIR(info.st_mode);
+    *ret_step = step;
+    return true;
 }
 
 int ct_ckpt_latest(const char *dir, char ret_path[PATH_MAX], struct ct_error *err)
 {
     uint64_t step = 0;
 
-    if (!read_latest(dir, &step)) {
+    if (!ct_ckpt_named(dir, CT_CKPT_LATEST, &step)) {
         uint64_t *steps = NULL;
         size_t count = 0;
         int code = ct_ckpt_list(dir, &steps, &count);
@@ -110,6 +110,16 @@ int ct_ckpt_latest(const char *dir, char ret_path[PATH_MAX], struct ct_error *er
         if (count == 0)
             return ct_error_set(err, CT_ENOTFOUND, "%s: holds no checkpoint", dir);
     }
+    return ct_ckpt_path(dir, step, ret_path, err);
+}
+
+int ct_ckpt_best(const char *dir, char ret_path[PATH_MAX], struct ct_error *err)
+{
+    uint64_t step = 0;
+
+    if (!ct_ckpt_named(dir, CT_CKPT_BEST, &step))
+        return ct_error_set(err, CT_ENOTFOUND,
+                            "%s: no best checkpoint was kept there (checkpoint.best)", dir);
     return ct_ckpt_path(dir, step, ret_path, err);
 }
 

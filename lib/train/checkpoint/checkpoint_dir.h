@@ -5,6 +5,7 @@
 #include "train/checkpoint/checkpoint.h"
 
 #define CT_CKPT_LATEST "latest"
+#define CT_CKPT_BEST "best"
 #define CT_CKPT_STATE "state.json"
 #define CT_CKPT_BLOCK ((size_t)1 << 20) /* what is read, written and summed up at once */
 
@@ -31,6 +32,10 @@ bool ct_ckpt_name_step(const char *name, uint64_t *ret_step);
 /* Return the steps of the checkpoints in `dir`, ascending; the caller frees the array. A missing
  * `dir` has none. 0, CT_ENOMEM or a negative errno. */
 int ct_ckpt_list(const char *dir, uint64_t **ret_steps, size_t *ret_count);
+
+/* Return the step that the file `name` of `dir` (latest, best) names; false when it names none that
+ * is there. */
+bool ct_ckpt_named(const char *dir, const char *name, uint64_t *ret_step);
 
 /* Write dir/name into `path`. 0; CT_EUSAGE when it is too long. */
 int ct_ckpt_join(char path[PATH_MAX], const char *dir, const char *name, struct ct_error *err);

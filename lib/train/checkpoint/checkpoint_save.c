@@ -1,7 +1,7 @@
 /* Saving and publishing; see checkpoint.h.
  *
  *   save      begin, write, end of checkpoint_parts.h
- *   publish   replace DIR/latest | remove what is older than `keep` and what was never ended
+ *   publish   replace DIR/latest and DIR/best | remove what is outdated and what was never ended
  *
  * Any failure before the rename removes the temporary folder and touches nothing else. */
 #include "train/checkpoint/checkpoint.h"
@@ -91,21 +91,24 @@ int ct_ckpt_complete(const char *temporary, const char *path, const struct ct_ck
 
 /* ---- publishing ------------------------------------------------------------------------------ */
 
-/* Remove all but the newest `keep` of the checkpoints up to that of `save`, and those of every
- * keep_every-th step. Later ones, which a run that was rolled back left behind, are not this run's
- * to remove. What cannot be removed stays. */
+/* Remove all but the newest `keep` of the checkpoints up to that of `save`, the best one, and those
+ * of every keep_every-th step. Later ones, which a run that was rolled back left behind, are not
+ * this run's to remove. What cannot be removed stays. */
 static void prune(const struct ct_ckpt_save *save)
 {
     uint64_t *steps = NULL;
     size_t count = 0;
+    uint64_t best = 0;
     char name[32], path[PATH_MAX];
+    bool has_best = ct_ckpt_named(save->dir, CT_CKPT_BEST, &best);
 
     if (save->keep == 0 || ct_ckpt_list(save->dir, &steps, &count) != 0)
         return;
     while (count > 0 && steps[count - 1] > save->state.step)
         count--;
     for (size_t i = 0; i + save->keep < count; i++) {
-        if (save->keep_every != 0 && steps[i] % save->keep_every == 0)
+        if ((save->keep_every != 0 && steps[i] % save->keep_every == 0) ||
+            (has_best && steps[i] == best) || steps[i] == save->state.best.step)
             continue;
         ct_ckpt_name(steps[i], name);
         if (ct_ckpt_join(path, save->dir, name, NULL) == 0)
@@ -148,18 +151,44 @@ static void sweep(const struct ct_ckpt_save *save)
     (void)closedir(folder);
 }
 
+/* Have the file `name` of the folder name the checkpoint of `step`. */
+static int point(const struct ct_ckpt_save *save, const char *name, uint64_t step,
+                 struct ct_error *err)
+{
+    char folder[32], line[40], path[PATH_MAX];
+    int code = ct_ckpt_join(path, save->dir, name, err);
+
+    ct_ckpt_name(step, folder);
+    int length = snprintf(line, sizeof line, "%s\n", folder);
+    return code == 0 ? ct_fs_replace(path, line, (size_t)length, err) : code;
+}
+
+/* A best one that could not be written leaves the one before. */
+static int point_best(const struct ct_ckpt_save *save, struct ct_error *err)
+{
+    const struct ct_best *best = &save->state.best;
+    char path[PATH_MAX];
+    uint64_t named = 0;
+    bool same = ct_ckpt_named(save->dir, CT_CKPT_BEST, &named) && named == best->step;
+
+    if (best->metric == CT_BEST_NONE || best->step == 0 || same ||
+        ct_ckpt_path(save->dir, best->step, path, NULL) != 0 || access(path, F_OK) != 0)
+        return 0;
+    return point(save, CT_CKPT_BEST, best->step, err);
+}
+
 int ct_ckpt_publish(const struct ct_ckpt_save *save, struct ct_error *err)
 {
-    char name[32], line[40], latest[PATH_MAX], before[PATH_MAX];
+    char latest[PATH_MAX], before[PATH_MAX];
     int code = ct_ckpt_join(latest, save->dir, CT_CKPT_LATEST, err);
 
     if (code != 0)
         return code;
     if (ct_ckpt_latest(save->dir, before, NULL) == 0 && is_later(before, &save->state))
         return ct_error_set(err, CT_EFENCED, "%s: a later round has published %s", latest, before);
-    ct_ckpt_name(save->state.step, name);
-    int length = snprintf(line, sizeof line, "%s\n", name);
-    code = ct_fs_replace(latest, line, (size_t)length, err);
+    code = point(save, CT_CKPT_LATEST, save->state.step, err);
+    if (code == 0)
+        code = point_best(save, err);
     if (code == 0) {
         prune(save);
         sweep(save);

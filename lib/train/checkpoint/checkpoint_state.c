@@ -42,6 +42,9 @@ static const struct field {
     {"plateau_step", OPTIONAL, offsetof(struct ct_ckpt_state, plateau.step)},
     {"loss_scale", BITS, offsetof(struct ct_ckpt_state, scaler.scale)},
     {"loss_scale_clean", OPTIONAL, offsetof(struct ct_ckpt_state, scaler.clean)},
+    {"best_metric", OPTIONAL, offsetof(struct ct_ckpt_state, best.metric)},
+    {"best_step", OPTIONAL, offsetof(struct ct_ckpt_state, best.step)},
+    {"best_value", BITS, offsetof(struct ct_ckpt_state, best.value)},
     {"unseen", OPTIONAL, offsetof(struct ct_ckpt_state, unseen)},
 };
 

@@ -4,6 +4,8 @@
 #include "base/assert.h"
 
 #include <criterion/criterion.h>
+#include <jansson.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,6 +57,82 @@ static const char *sample(const char *what, const char *option, const char *valu
     proc_free(&run);
     cr_assert_eq(strncmp(text, "Call me", 7), 0, "%s", text);
     return text;
+}
+
+/* The texts of log.sample in the metrics: "Call me..." of each evaluation. */
+static int texts_of(const char *path, char (*texts)[4096], int room)
+{
+    int count = 0;
+
+    for (const char *line = e2e_read(path); *line != '\0' && count < room;
+         line += strcspn(line, "\n") + 1) {
+        json_t *root = json_loadb(line, strcspn(line, "\n"), 0, NULL);
+        const char *kind = json_string_value(json_object_get(root, "kind"));
+
+        if (kind != NULL && strcmp(kind, "sample") == 0)
+            (void)snprintf(texts[count++], sizeof *texts, "%s%s\n",
+                           json_string_value(json_object_get(root, "prompt")),
+                           json_string_value(json_object_get(root, "text")));
+        if (kind != NULL && strcmp(kind, "eval") == 0) {
+            double loss = json_number_value(json_object_get(root, "loss"));
+            double perplexity = json_number_value(json_object_get(root, "perplexity"));
+            cr_expect(fabs(perplexity - exp(loss)) < 1e-9 * perplexity, "%s", line);
+        }
+        json_decref(root);
+    }
+    return count;
+}
+
+/* Trained by workers that hold all, with eval.ema the average, or a shard of the moments. */
+static void expect_samples(const char *folder, const char *option, const char *which)
+{
+    static char texts[4][4096];
+    char path[64];
+    struct proc run;
+
+    (void)snprintf(path, sizeof path, "--log.dir=%s", folder);
+    cr_assert_eq(e2e_run(&run, "--nproc_per_node=2", e2e_in_root("configs/char_gpt.yaml"),
+                         "--model.width=16", "--model.layers=2", "--model.heads=2",
+                         "--model.context=16", "--data.train.split=0,0.01",
+                         "--data.eval.split=0.99,1", "--train.steps=4", "--schedule.warmup=0",
+                         "--eval.every=2", "--checkpoint.every=2", "--optim.ema=0.5",
+                         "--optim.lr=0.1", "--log.sample=40", "--log.sample_prompt=Call me", path,
+                         option, NULL),
+                 0, "%s", ct_buf_str(&run.text));
+    e2e_said(&run, "step 2 writes: Call me");
+    proc_free(&run);
+    (void)snprintf(path, sizeof path, "%s/metrics.jsonl", folder);
+    cr_assert_eq(texts_of(path, texts, 4), 2);
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(path, sizeof path, "%s/checkpoints/step_%08d", folder, 2 * i + 2);
+        cr_assert_str_eq(sample(path, which, NULL), texts[i], "%s", path);
+    }
+    cr_assert_str_neq(texts[0], texts[1]);
+}
+
+Test(sample, each_evaluation_writes_what_the_checkpoint_of_its_step_writes)
+{
+    expect_samples("average", "--eval.ema=true", "--ema");
+    expect_samples("shards", "--parallel.strategy=zero1", "--ema=false");
+}
+
+Test(sample, a_text_at_evaluations_needs_a_gpt_that_a_worker_holds_and_characters_it_knows)
+{
+    struct proc run;
+
+    cr_assert_eq(e2e_run(&run, e2e_in_root("configs/digits_mlp.yaml"), "--log.sample=40", NULL), 2);
+    e2e_said(&run, "--log.sample is for a gpt whose data.train.format is text");
+    proc_free(&run);
+    cr_assert_eq(e2e_run(&run, "--nproc_per_node=2", e2e_in_root("configs/char_gpt.yaml"),
+                         "--log.sample=40", "--parallel.strategy=fsdp", NULL),
+                 2);
+    e2e_said(&run, "--log.sample needs a worker that holds the whole model");
+    proc_free(&run);
+    cr_assert_eq(e2e_run(&run, e2e_in_root("configs/char_gpt.yaml"), "--log.sample=40",
+                         "--log.sample_prompt=\u00E9", NULL),
+                 65);
+    e2e_said(&run, "log.sample_prompt: byte 0: the character U+00E9 is not in the vocabulary");
+    proc_free(&run);
 }
 
 Test(sample, a_run_its_checkpoint_and_its_export_write_the_same_text)

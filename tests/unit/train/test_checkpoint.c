@@ -6,6 +6,7 @@
 #include "save_alone.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -165,6 +166,68 @@ Test(checkpoint, those_of_every_so_many_steps_are_kept_beside_the_newest)
         (void)snprintf(name, sizeof name, "step_%08d", step);
         cr_assert_eq(folder_count(f.save.dir, name), 1, "%s", name);
     }
+}
+
+Test(checkpoint, the_best_stays_beside_the_newest_until_there_is_a_better_one)
+{
+    struct fixture f;
+    char path[PATH_MAX];
+    static const struct {
+        uint64_t step, best;
+        const char *named;
+        bool there[5];
+    } saves[] = {
+        {1, 1, "step_00000001", {true, false, false, false, false}},
+        {2, 1, "step_00000001", {true, true, false, false, false}},
+        {3, 1, "step_00000001", {true, false, true, false, false}},
+        {4, 4, "step_00000004", {false, false, false, true, false}},
+        /* The one of step 99 could not be written: the one before stays. */
+        {5, 99, "step_00000004", {false, false, false, true, true}},
+    };
+
+    fixture_init(&f, 1);
+    f.save.keep = 1;
+    cr_assert_eq(ct_ckpt_best(f.dir, path, NULL), CT_ENOTFOUND);
+    for (size_t i = 0; i < sizeof saves / sizeof *saves; i++) {
+        f.save.state = state;
+        f.save.state.step = saves[i].step;
+        f.save.state.best = (struct ct_best){CT_BEST_LOSS, saves[i].best, 0.5};
+        cr_assert_eq(save_alone(&f.save, NULL, NULL), 0);
+        cr_assert_eq(ct_ckpt_publish(&f.save, NULL), 0);
+        cr_assert_eq(ct_ckpt_best(f.dir, path, NULL), 0);
+        cr_expect_str_eq(strrchr(path, '/') + 1, saves[i].named, "%zu: %s", i, path);
+        for (uint64_t step = 1; step <= 5; step++) {
+            struct stat info;
+            cr_assert_eq(ct_ckpt_path(f.dir, step, path, NULL), 0);
+            cr_expect_eq(stat(path, &info) == 0, saves[i].there[step - 1], "save %zu, step %d", i,
+                         (int)step);
+        }
+    }
+    struct ct_ckpt_state back;
+    cr_assert_eq(ct_ckpt_path(f.dir, 4, path, NULL), 0);
+    cr_assert_eq(ct_ckpt_open(path, &back, NULL), 0);
+    cr_assert_eq(back.best.metric, CT_BEST_LOSS);
+    cr_assert_eq(back.best.step, 4);
+    cr_assert_eq(back.best.value, 0.5);
+}
+
+Test(checkpoint, of_equal_evaluations_the_earlier_is_the_best_and_a_nan_never_is)
+{
+    struct ct_best loss = {.metric = CT_BEST_LOSS}, accuracy = {.metric = CT_BEST_ACCURACY};
+    struct ct_best none = {.metric = CT_BEST_NONE};
+
+    cr_assert(!ct_best_observe(&none, 10, 1));
+    cr_assert(!ct_best_observe(&loss, 10, NAN));
+    cr_assert(ct_best_observe(&loss, 20, 2));
+    cr_assert(!ct_best_observe(&loss, 30, 2));
+    cr_assert(!ct_best_observe(&loss, 40, NAN));
+    cr_assert(ct_best_observe(&loss, 20, 2), "repeated");
+    cr_assert(ct_best_observe(&loss, 50, 1));
+    cr_assert_eq(loss.step, 50);
+    cr_assert(ct_best_observe(&accuracy, 10, 0.5));
+    cr_assert(!ct_best_observe(&accuracy, 20, 0.4));
+    cr_assert(ct_best_observe(&accuracy, 30, 0.6));
+    cr_assert_eq(accuracy.step, 30);
 }
 
 Test(checkpoint, a_rolled_back_run_keeps_its_own_and_spares_the_later_ones)

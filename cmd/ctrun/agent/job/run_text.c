@@ -36,6 +36,11 @@ int run_config(struct ct_config *cfg, const char *path, struct ct_error *err)
     return code;
 }
 
+bool run_is_place(const char *key)
+{
+    return strcmp(key, "log.dir") == 0 || strcmp(key, "checkpoint.resume") == 0;
+}
+
 /* The folder may have moved since. */
 void run_checkpoints(const struct ct_config *cfg, const char *folder, char path[PATH_MAX])
 {
@@ -67,7 +72,7 @@ static int check_training(const char *folder, const char *config, struct ct_erro
     return code;
 }
 
-int run_checkpoint(const char *folder, char path[PATH_MAX], uint64_t *ret_step,
+int run_checkpoint(const char *folder, bool best, char path[PATH_MAX], uint64_t *ret_step,
                    struct ct_error *err)
 {
     char file[PATH_MAX], dir[PATH_MAX] = "";
@@ -90,6 +95,8 @@ int run_checkpoint(const char *folder, char path[PATH_MAX], uint64_t *ret_step,
                          "%s keeps no checkpoints (checkpoint.dir is empty): there is nothing to "
                          "go on from",
                          ct_run_title(folder));
+    else if (code == 0 && best)
+        code = ct_ckpt_best(dir, path, err);
     else if (code == 0 && ct_ckpt_latest(dir, path, NULL) != 0)
         code = ct_error_set(err, CT_ENOTFOUND, "%s has no checkpoint yet: there is none in %s",
                             ct_run_title(folder), dir);

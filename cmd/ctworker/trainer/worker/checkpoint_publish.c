@@ -29,6 +29,7 @@ static struct ct_ckpt_save describe(const struct ct_worker *worker,
                   .global_batch = worker->batch.global,
                   .world = (uint64_t)worker->me->world,
                   .plateau = worker->plateau,
+                  .best = publication->best,
                   .scaler = worker->scaler,
                   .unseen = worker->evaluation_due},
         .files = worker->snapshot.files,
@@ -62,6 +63,9 @@ static int complete(struct ct_worker *worker, int code, struct ct_error *err)
         code = ct_ckpt_publish(&save, err);
     if (code == 0) {
         worker->report.checkpoint_step = publication->step;
+        if (save.state.best.metric == CT_BEST_NONE ||
+            ct_ckpt_best(save.dir, worker->report.best_checkpoint, NULL) != 0)
+            worker->report.best_checkpoint[0] = '\0';
         return ct_ckpt_path(save.dir, publication->step, worker->report.checkpoint, err);
     }
     ct_log_event(worker->log, CT_LOG_WARN, "checkpoint_refused",
@@ -136,7 +140,8 @@ static int end_saving(struct ct_worker *worker, struct ct_error *err)
 {
     struct ct_publication next = {.written = worker->me->rank == 0,
                                   .step = worker->saving.save.state.step,
-                                  .generation = worker->saving.save.state.generation};
+                                  .generation = worker->saving.save.state.generation,
+                                  .best = worker->saving.save.state.best};
     struct ct_error why = {0};
 
     ct_job_at(worker->job, CT_AT_CHECKPOINT, worker->step);
@@ -162,7 +167,8 @@ int ct_publish_save(struct ct_worker *worker, struct ct_error *err)
         code = decide(worker, &decision, err);
     if (code != 0 || decision == NOTHING)
         return code;
-    const struct ct_publication next = {.step = worker->step, .generation = worker->me->generation};
+    const struct ct_publication next = {
+        .step = worker->step, .generation = worker->me->generation, .best = worker->best};
     const struct ct_ckpt_save save = describe(worker, &next);
     ct_job_at(worker->job, CT_AT_CHECKPOINT, worker->step);
     code = ct_saving_start(worker, &save, decision == SAVE_ASYNC, &why);

@@ -14,6 +14,7 @@
 #define CT_CTWORKER_TRAINER_CHECKPOINT_PUBLISH_H
 
 #include "base/error.h"
+#include "train/best.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,6 +27,7 @@ struct ct_publication {
     uint64_t step;
     uint64_t digest;
     uint64_t generation; /* of the round that wrote it */
+    struct ct_best best; /* evaluation, when it was written */
 };
 
 /* Write a checkpoint of the present step unless it exists; collective where ranks hold shards. With

@@ -19,6 +19,7 @@ struct step_note {
     uint64_t step, position, skipped;
     uint64_t valid; /* labels of the last step; 0: there was none */
     struct ct_plateau plateau;
+    struct ct_best best;
     struct ct_scaler scaler;
     struct ct_step_report last;
 };
@@ -225,6 +226,7 @@ static void apply_note(struct ct_worker *worker, int server)
     worker->position = step_note.position;
     worker->skipped = step_note.skipped;
     worker->plateau = step_note.plateau;
+    worker->best = step_note.best;
     worker->scaler = step_note.scaler;
     worker->last = step_note.last;
     worker->has_last = worker->repeat_post_step = step_note.valid > 0;
@@ -263,6 +265,7 @@ static struct step_note step_note_of(const struct ct_worker *worker)
     step_note.position = worker->position;
     step_note.skipped = worker->skipped;
     step_note.plateau = worker->plateau;
+    step_note.best = worker->best;
     step_note.scaler = worker->scaler;
     return step_note;
 }

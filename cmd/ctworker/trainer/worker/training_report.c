@@ -3,7 +3,9 @@
 
 #include "alone.h"
 #include "base/assert.h"
+#include "base/str.h"
 #include "recipe/recipe.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/metrics.h"
 #include "train/run_values.h"
 #include "worker.h"
@@ -11,11 +13,12 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* How often progress is sent to an agent, that of log.every's steps beside it, and shown on a
  * terminal; the windows of the speed. */
+enum { SHOWN_BYTES = 160 }; /* of a generated text in the log; all of it is in metrics.jsonl */
 enum { AGENT_MS = 100, LOGGED_MS = 500, TERMINAL_MS = 1000, FIRST_WINDOW_MS = 50, WINDOW_MS = 500 };
 
 static void update_best(struct ct_report *report, uint64_t step, double loss)
@@ -184,21 +187,48 @@ static void show_progress(struct ct_worker *worker, const struct ct_step_report 
 
 /* A rank 0 that was cut off may complete its last step when its peers' words arrive at last. By
  * then a later round writes, and this worker leaves it to that. */
+static int close_if_fenced(struct ct_worker *worker, int code, const struct ct_error *why,
+                           struct ct_error *err)
+{
+    if (code == CT_EFENCED) {
+        ct_log_event(worker->log, CT_LOG_WARN, "metrics_left", "%s, and this one no more",
+                     why->text);
+        ct_report_close(worker);
+        return 0;
+    }
+    if (code != 0 && err != NULL)
+        *err = *why;
+    return code;
+}
+
 static int write_record(struct ct_worker *worker, const struct ct_metric_record *record,
                         struct ct_error *err)
 {
     struct ct_error why = {0};
     int code = ct_metrics_write(worker->report.metrics, record, &why);
 
-    if (code == CT_EFENCED) {
-        ct_log_event(worker->log, CT_LOG_WARN, "metrics_left", "%s, and this one no more",
-                     why.text);
-        ct_report_close(worker);
+    return close_if_fenced(worker, code, &why, err);
+}
+
+int ct_report_sample(struct ct_worker *worker, const char *prompt, const char *text,
+                     struct ct_error *err)
+{
+    const struct ct_metric_record record = {
+        .kind = "sample", .step = worker->step, .epoch = epoch_of(worker)};
+    struct ct_error why = {0};
+    struct ct_buf line;
+
+    if (!worker->report.active)
         return 0;
-    }
-    if (code != 0 && err != NULL)
-        *err = why;
-    return code;
+    ct_buf_init(&line, 0);
+    ct_buf_put_clean(&line, prompt, "");
+    ct_buf_put_clean(&line, text, "");
+    ct_log_event(worker->log, CT_LOG_INFO, "sample", "step %" PRIu64 " writes: %.*s", worker->step,
+                 (int)ct_utf8_valid_prefix(ct_buf_str(&line), CT_MIN(line.size, SHOWN_BYTES)),
+                 ct_buf_str(&line));
+    ct_buf_deinit(&line);
+    int code = ct_metrics_write_sample(worker->report.metrics, &record, prompt, text, &why);
+    return close_if_fenced(worker, code, &why, err);
 }
 
 int ct_report_step(struct ct_worker *worker, const struct ct_step_report *step,
@@ -283,6 +313,8 @@ int ct_report_evaluation(struct ct_worker *worker, const struct ct_evaluation *e
     struct ct_metric_record record = {
         .kind = "eval", .step = worker->step, .epoch = epoch_of(worker)};
     ct_metric_put(&record, CT_METRIC_LOSS, evaluation->loss);
+    if (ct_recipe_context(worker->cfg) != 0)
+        ct_metric_put(&record, CT_METRIC_PERPLEXITY, exp(evaluation->loss));
     ct_metric_put(&record, CT_METRIC_ACCURACY,
                   (double)evaluation->correct / (double)evaluation->rows);
     ct_metric_put(&record, CT_METRIC_CORRECT, (double)evaluation->correct);
@@ -293,17 +325,11 @@ int ct_report_evaluation(struct ct_worker *worker, const struct ct_evaluation *e
 /* Losses as blocks, where characters are UTF-8. */
 static void print_curve(const struct ct_report *report, struct ct_buf *text)
 {
-    static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
-    const char *locale = "";
     struct ct_buf curve;
 
-    for (size_t i = 0; i < CT_COUNT(names) && locale[0] == '\0'; i++) {
-        const char *value = getenv(names[i]);
-        locale = value != NULL ? value : "";
-    }
     ct_buf_init(&curve, 0);
     ct_curve_print(&report->curve, &curve);
-    if (curve.size > 0 && (strcasestr(locale, "utf-8") || strcasestr(locale, "utf8")))
+    if (curve.size > 0 && ct_env_is_utf8(environ))
         (void)ct_buf_printf(text, "losses      %s\n", ct_buf_str(&curve));
     ct_buf_deinit(&curve);
 }
@@ -322,7 +348,8 @@ static void print_result(const struct ct_worker *worker, bool stopped, struct ct
         (void)ct_buf_printf(text, "accuracy    %.2f %% (%" PRIu64 " of %" PRIu64 "), loss %.4f%s\n",
                             100.0 * (double)e->correct / (double)e->rows, e->correct, e->rows,
                             e->loss, e->step != worker->step ? ", at the last evaluation" : "");
-    if (report->has_best && (!report->evaluated || report->best_step != e->step))
+    if (report->has_best && worker->best.metric != CT_BEST_LOSS &&
+        (!report->evaluated || report->best_step != e->step))
         (void)ct_buf_printf(text, "best        loss %.4f at step %" PRIu64 "\n", report->best_loss,
                             report->best_step);
     if (!report->evaluated && done > 0)
@@ -341,6 +368,24 @@ static void print_result(const struct ct_worker *worker, bool stopped, struct ct
                             ": raise train.epochs or train.steps, or set checkpoint.resume to "
                             "none\n",
                             worker->step);
+}
+
+/* The checkpoint of checkpoint.best; an older one where that of the best could not be written. */
+static void print_best(const struct ct_worker *worker, struct ct_buf *text)
+{
+    const struct ct_report *report = &worker->report;
+    const struct ct_best *best = &worker->best;
+    char path[PATH_MAX];
+
+    if (report->best_checkpoint[0] == '\0')
+        return;
+    (void)ct_buf_printf(text, "best        %s", report->best_checkpoint);
+    if (ct_ckpt_path(worker->run_dir.checkpoints, best->step, path, NULL) == 0 &&
+        strcmp(path, report->best_checkpoint) == 0)
+        (void)ct_buf_printf(text,
+                            best->metric == CT_BEST_LOSS ? ": loss %.4f" : ": accuracy %.2f %%",
+                            best->value * (best->metric == CT_BEST_LOSS ? 1 : 100));
+    (void)ct_buf_puts(text, "\n");
 }
 
 /* What else this run has written for its user to look at. */
@@ -368,6 +413,7 @@ void ct_report_summary(struct ct_worker *worker, bool stopped)
     print_result(worker, stopped, &text);
     if (report->checkpoint[0] != '\0')
         (void)ct_buf_printf(&text, "checkpoint  %s\n", report->checkpoint);
+    print_best(worker, &text);
     const char *metrics = ct_metrics_path(report->metrics);
     if (metrics[0] != '\0')
         (void)ct_buf_printf(&text, "metrics     %s\n", metrics);

@@ -58,6 +58,7 @@ struct ct_report {
     struct ct_curve curve;     /* losses of steps */
     char checkpoint[PATH_MAX]; /* the last one, "" when none */
     uint64_t checkpoint_step;
+    char best_checkpoint[PATH_MAX]; /* that of checkpoint.best, "" when none */
 };
 
 /* Open the metrics on rank 0, at the start of a round, truncated behind the step that it continues
@@ -79,6 +80,10 @@ void ct_report_evaluating(struct ct_worker *worker, uint64_t done, uint64_t rows
 /* Report an evaluation. */
 int ct_report_evaluation(struct ct_worker *worker, const struct ct_evaluation *evaluation,
                          struct ct_error *err);
+
+/* Report what the model wrote after the present step. Errors as above. */
+int ct_report_sample(struct ct_worker *worker, const char *prompt, const char *text,
+                     struct ct_error *err);
 
 /* Print the summary; `stopped` when the training was requested to end early. */
 void ct_report_summary(struct ct_worker *worker, bool stopped);

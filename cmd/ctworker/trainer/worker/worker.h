@@ -27,8 +27,10 @@
 #include "saving.h"
 #include "snapshot.h"
 #include "stop.h"
+#include "text_sample.h"
 #include "trace.h"
 #include "train/batch_size.h"
+#include "train/best.h"
 #include "train/lr_schedule.h"
 #include "train/plateau.h"
 #include "train/scaler.h"
@@ -62,6 +64,7 @@ struct ct_worker {
     struct ct_dataset train, eval; /* eval.rows is 0 when there is no evaluation */
     uint64_t train_hash, eval_hash;
     struct ct_device *device;
+    struct ct_text_sample text_sample;
 
     /* of a round (training_round.h) */
     struct ct_mesh mesh; /* the layout; samples are distributed along CT_AXIS_DATA */
@@ -90,6 +93,7 @@ struct ct_worker {
     uint64_t skipped;  /* of the steps: not taken, because they were not finite */
     uint64_t skipped_in_a_row;
     struct ct_plateau plateau; /* the learning rate's state after evaluations */
+    struct ct_best best;       /* evaluation; its metric is rank 0's checkpoint.best */
     struct ct_scaler scaler;   /* of the loss, in f16 */
     uint64_t post_step_done;   /* evaluation and checkpoint are done up to this step */
     bool evaluation_due;       /* an evaluation of the present step is due, and not completed */
