@@ -16,8 +16,8 @@ TestSuite(survivors, .init = e2e_enter, .fini = e2e_leave, .timeout = 180);
 
 enum { WORKERS_MAX = 8, STEPS = 900, STEP_MS = 8, PATH_BYTES = 256 };
 
-/* Until `let_run` a step of "run" waits for a slow disk: the training is still at work when a worker
- * has been replaced, and computes little. */
+/* Until `let_run` a step of "run" waits for a slow disk: the training is still at work when a
+ * worker has been replaced, and computes little. */
 static struct interpose_page *disk;
 static const char *const *slow_disk; /* the words of an environment that has it */
 
