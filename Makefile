@@ -3,7 +3,7 @@
 #   make                      programs, release mode
 #   make MODE=asan unit/coll  one module's unit tests under AddressSanitizer + UBSan
 #   make CC=clang DEV=1       another compiler, warnings are errors
-#   make MODE=check DEV=1     what only has to compile and link, without optimisation
+#   make MODE=check warnings  what a compiler says of the tests and of CUDA's kernels; nothing of it runs
 #   make CC="ccache gcc" ...  a compiler through ccache
 #   make CUDA=0               without the CUDA device, where there is a toolkit
 #   make BUILD=/tmp/x ...     another place for what is built
@@ -125,7 +125,7 @@ OPT_release := -O2 $(HARDEN)
 OPT_asan := -O1 $(SAN_asan)
 OPT_tsan := -O1 $(SAN_tsan)
 OPT_cov := -O0 $(SAN_cov)
-OPT_check := -O0
+OPT_check := -fsyntax-only
 SAN_fuzz := -fsanitize=address,undefined -fno-sanitize-recover=all
 OPT_fuzz := -O1 $(SAN_fuzz) -fsanitize=fuzzer-no-link
 
@@ -134,8 +134,12 @@ CFLAGS ?= -g
 ALL_CFLAGS = -std=c17 -pthread -fPIC -fvisibility=hidden -ffp-contract=off $(WARN) $(if $(filter 1,$(DEV)),-Werror) \
              $(OPT_$(MODE)) $(CFLAGS)$(SYSROOT:%= --sysroot=%)
 ALL_LDFLAGS = -pthread -pie -Wl,-z,relro,-z,now -Wl,--as-needed $(SAN_$(MODE)) $(LDFLAGS)
+# Most tests compute little: they take a quarter less to compile than with the product's flags. But for what measures,
+# simulates, emulates a GPU or computes what has to come out.
+OPT_TESTS := -O1
+TESTS_THAT_COMPUTE := bench sim lib unit/coll/support unit/tensor
 STAMP := $(BUILD)/flags
-FLAGS_NOW := $(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS)
+FLAGS_NOW := $(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(OPT_TESTS)
 
 # Under a sanitizer, and for another processor, the tests run on a runner of our own (tests/lib/mini),
 # which forks where Criterion starts each test's program anew: half of the time of a short test.
@@ -143,6 +147,8 @@ MINI := $(filter asan tsan,$(MODE)) $(CROSS)
 MINI := $(strip $(MINI))
 $(BUILD)/obj/tests/%.o: CPPFLAGS += -Itests/lib $(if $(MINI),-Itests/lib/mini)
 $(BUILD)/obj/tests/%.o: WARN += $(if $(MINI),-Wno-pedantic -Wno-format-zero-length)
+$(BUILD)/obj/tests/%.o: OPT_release := $(OPT_TESTS)
+$(TESTS_THAT_COMPUTE:%=$(BUILD)/obj/tests/%/%.o): OPT_release := $(OPT_release)
 # Vector kernels: one file an instruction set, chosen at run time. The flags let both compilers
 # vectorise plain loops; none of them changes a value.
 # Under a sanitizer -O3 finds nothing more, and 9 files would take two fifths of the build's time.
@@ -199,11 +205,11 @@ TRAIN_LIBRARY := $(BUILD)/lib/libctrun_train.a
 # for it. Newer GPUs than Hopper translate the PTX of compute capability 8.0.
 NVCC ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 CUDA_HOME ?= $(patsubst %/bin/nvcc,%,$(shell command -v $(lastword $(NVCC))))
-CUDA_ARCH ?= -gencode=arch=compute_90a,code=sm_90a -gencode=arch=compute_80,code=compute_80
+CUDA_ARCH ?= -gencode=arch=compute_90a,code=sm_90a $(if $(filter check,$(MODE)),,-gencode=arch=compute_80,code=compute_80)
 ifeq ($(CUDA)$(NVCC),1)
 $(error CUDA=1, but there is no nvcc: install NVIDIA's toolkit, or say where: NVCC=/path/to/nvcc)
 endif
-HAS_CUDA := $(if $(and $(filter-out 0,$(CUDA)),$(NVCC),$(filter release,$(MODE))),\
+HAS_CUDA := $(if $(and $(filter-out 0,$(CUDA)),$(NVCC),$(filter release check,$(MODE))),\
               $(filter 1,$(CUDA) $(if $(shell command -v g++),1)))
 CUDA_SOURCES := $(wildcard $(foreach d,$(DIRS_cuda),$d/*.c $d/*.cu))
 CUDA_BESIDE := lib/tensor/op.c lib/tensor/tensor.c $(call sources,$(DIRS_base))
@@ -220,10 +226,12 @@ $(STAMP): FORCE
 FORCE:
 
 $(BUILD)/obj/rendezvous/page/asset.o: $(wildcard rendezvous/page/page.*)
+# What is checked leaves no object.
+CHECKED = $(if $(filter check,$(MODE)),&& touch $@)
 $(BUILD)/obj/%.o: %.c $(STAMP)
 	@mkdir -p $(@D)
 	$(SAY) '  CC   $<'
-	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(ISA) -MMD -MP -c $< -o $@
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) $(ISA) -MMD -MP -c $< -o $@ $(CHECKED)
 
 define module_rule
 $(BUILD)/lib/libct_$1.a: $(call objects,$(call sources,$(DIRS_$1)))
@@ -250,8 +258,10 @@ $(TRAIN_LIBRARY): $(call objects,$(foreach m,$(filter-out $(call closure,coll),$
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 # Nothing is fused that the source does not fuse: the CPU's bits, as -ffp-contract=off has them.
-NVCC_FLAGS = -std=c++17 -O3 -fmad=false $(CUDA_ARCH) -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra \
+NVCC_FLAGS = -std=c++17 $(NVCC_OPT) -fmad=false $(CUDA_ARCH) -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra \
              $(if $(filter 1,$(DEV)),-Werror all-warnings)
+# What is only checked is compiled for one of the two, with half of the time.
+NVCC_OPT := $(if $(filter check,$(MODE)),-O1 -Xcicc -O1 -Xptxas -O1,-O3)
 CUDA_STAMP := $(BUILD)/flags-cuda
 $(CUDA_STAMP): FORCE
 	@mkdir -p $(@D)
@@ -260,15 +270,16 @@ $(CUDA_STAMP): FORCE
 $(BUILD)/pic/%.o: %.c $(STAMP)
 	@mkdir -p $(@D)
 	$(SAY) '  CC   $<'
-	$(Q)$(CC) $(CPPFLAGS) -isystem $(CUDA_HOME)/include $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+	$(Q)$(CC) $(CPPFLAGS) -isystem $(CUDA_HOME)/include $(ALL_CFLAGS) -MMD -MP -c $< -o $@ $(CHECKED)
 
 $(BUILD)/pic/%.cu.o: %.cu $(CUDA_STAMP)
 	@mkdir -p $(@D)
 	$(SAY) '  NVCC $<'
 	$(Q)$(NVCC) $(CPPFLAGS) $(NVCC_FLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 
-$(BUILD)/lib/libctrun_cuda.so: $(patsubst %.cu,$(BUILD)/pic/%.cu.o,$(filter %.cu,$(CUDA_SOURCES))) \
-                               $(patsubst %.c,$(BUILD)/pic/%.o,$(filter %.c,$(CUDA_SOURCES)) $(CUDA_BESIDE))
+CUDA_OBJECTS := $(patsubst %.cu,$(BUILD)/pic/%.cu.o,$(filter %.cu,$(CUDA_SOURCES))) \
+                $(patsubst %.c,$(BUILD)/pic/%.o,$(filter %.c,$(CUDA_SOURCES)) $(CUDA_BESIDE))
+$(BUILD)/lib/libctrun_cuda.so: $(CUDA_OBJECTS)
 	@mkdir -p $(@D)
 	$(SAY) '  NVLD $@ (toolkit in $(CUDA_HOME))'
 	$(Q)$(NVCC) -shared -cudart static $^ -Xlinker --exclude-libs,ALL,--as-needed,-z,defs,-z,relro,-z,now \
@@ -306,12 +317,12 @@ SHARED_asan := -fsanitize-sections=hostcuda_shared
 $(BUILD)/hostcuda/%.o: %.cu $(STAMP)
 	@mkdir -p $(@D)
 	$(SAY) '  C++  $<'
-	$(Q)$(HOST_CXX) -x c++ -DCT_HOSTCUDA $(CPPFLAGS) -I$(HOSTCUDA) $(HOST_CXXFLAGS) -MMD -MP -c $< -o $@
+	$(Q)$(HOST_CXX) -x c++ -DCT_HOSTCUDA $(CPPFLAGS) -I$(HOSTCUDA) $(HOST_CXXFLAGS) -MMD -MP -c $< -o $@ $(CHECKED)
 HOST_KERNELS := $(patsubst %.cu,$(BUILD)/hostcuda/%.o,$(filter %.cu,$(CUDA_SOURCES)) $(wildcard tests/unit/cuda/*.cu)) \
                 $(call objects,$(call sources,$(HOSTCUDA)) tests/unit/tensor/kit.c)
 $(BUILD)/hostcuda/%.c.o: %.c $(STAMP)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) -I$(HOSTCUDA) -I$(HOSTCUDA)/include $(ALL_CFLAGS) -fvisibility=default -MMD -MP -c $< -o $@
+	$(Q)$(CC) $(CPPFLAGS) -I$(HOSTCUDA) -I$(HOSTCUDA)/include $(ALL_CFLAGS) -fvisibility=default -MMD -MP -c $< -o $@ $(CHECKED)
 
 # All of the device with it, on a runtime and a driver that need no GPU (tests/lib/hostcuda/runtime.h),
 # beside the programs as libraries of NVIDIA's and ours are: end-to-end tests train there.
@@ -441,6 +452,12 @@ $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(TEST_TOOLS) $(call archives,$(M
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $^ $(ALL_LDFLAGS) $(call libs,$(MODULES)) -ldl -o $@
 
+# What this compiler says of all tests, and NVIDIA's of CUDA's kernels; of the product scripts/lint tells it.
+test_sources = $(call sources,$(call with_folders,$1))
+CHECKS := $(call objects,$(foreach m,$(UNIT_MODULES),$(call test_sources,tests/unit/$m)) $(call test_sources,tests/e2e) \
+            $(call sources,tests/lib tests/lib/cluster tests/lib/history tests/lib/many tests/sim tests/soak tests/leaders tests/many)) \
+          $(HOST_KERNELS) $(if $(HAS_CUDA),$(CUDA_OBJECTS))
+
 # Fuzz targets are built with clang, everything they use instrumented: make CC=clang MODE=fuzz fuzzers
 FUZZED := config wire tcpstore launch data train rdzv
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -451,7 +468,7 @@ $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(TEST_TOOLS) $(call archives,$(FUZ
 	$(Q)$(CC) $(ALL_CFLAGS) $(filter %.o,$^) $(filter %.a,$^) $(ALL_LDFLAGS) -fsanitize=fuzzer $(call libs,$(FUZZED)) -o $@
 
 # ---- what one asks for --------------------------------------------------------------------------
-.PHONY: units tests test torch programs unit/% lint asan tsan fuzz fuzzers bench sim sim-large mutants soak leaders many coverage install
+.PHONY: units tests test torch programs unit/% lint warnings asan tsan fuzz fuzzers bench sim sim-large mutants soak leaders many coverage install
 units: $(UNITS) ## build every unit test
 tests: $(UNITS) $(E2E) $(if $(filter $(HOSTGPU_MODES),$(MODE)),$(HOSTGPU_ALL)) $(USER_PROGRAMS) $(CONFORMANCE) $(TRAFFIC) $(INTERPOSE) $(SIM) $(WHEEL_TESTED) all ## build every test
 test: tests ## run every test of this mode
@@ -462,6 +479,7 @@ unit/%: $(BUILD)/tests/unit_% ## build and run one module's unit tests
 	$<
 lint: ## formatting, clang-tidy, cppcheck, shellcheck, directions, sizes
 	scripts/lint
+warnings: $(CHECKS) ## with CC=clang MODE=check DEV=1: its warnings of the tests are errors; nothing is linked
 asan: ## every test under AddressSanitizer and UBSan
 	+$(MAKE) MODE=asan test
 tsan: ## the threaded modules under ThreadSanitizer
@@ -509,6 +527,9 @@ wheel: $(SHARED) $(WHEEL_PROGRAMS) ## build/wheel/ctrun-*.whl for pip install: t
 print-modules: # MODULE:FOLDERS:DEPENDENCIES, and so of programs, for scripts/lint
 	@$(foreach m,$(MODULES),echo '$m:$(DIRS_$m):$(DEPS_$m)';)
 	@$(foreach p,$(PROGRAMS),echo '$p:$(call folders,$p):$(call closure,$(USES_$p))';)
+.PHONY: print-warnings
+print-warnings: # for clang-tidy
+	@echo '$(WARN)'
 
 .PHONY: clean
 clean: ## remove what was built in this mode

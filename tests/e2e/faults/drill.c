@@ -73,10 +73,10 @@ void drill_start_by(const char *const words[])
     drill.job.start_by = words;
 }
 
-struct interpose_page *drill_interpose(void)
+struct interpose_page *drill_page(const char *const **ret_env)
 {
     static char library[PATH_MAX + 16], page[PATH_MAX + 32], asan[512];
-    static const char *const words[] = {"env", library, page, asan, NULL};
+    static const char *const env[] = {library, page, asan, NULL};
     static struct interpose_page empty;
     const char *options = getenv("ASAN_OPTIONS");
     const char *path = e2e_in_folder("interpose");
@@ -91,8 +91,19 @@ struct interpose_page *drill_interpose(void)
     void *map = mmap(NULL, sizeof empty, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     cr_assert_neq(map, MAP_FAILED);
     (void)close(fd);
-    drill_start_by(words);
+    *ret_env = env;
     return map;
+}
+
+struct interpose_page *drill_interpose(void)
+{
+    static const char *words[5] = {"env"};
+    const char *const *env;
+    struct interpose_page *page = drill_page(&env);
+
+    memcpy(words + 1, env, 3 * sizeof *env);
+    drill_start_by(words);
+    return page;
 }
 
 /* The name by which a program knows its host; DRILL_HERE has its own. */

@@ -56,6 +56,9 @@ void drill_start_by(const char *const words[]);
 /* Start by preload/interpose.so from now on: the page that it shares with the test. Once a test. */
 struct interpose_page *drill_interpose(void);
 
+/* The same page for programs that the test starts itself, with these words in their environment. */
+struct interpose_page *drill_page(const char *const **ret_env);
+
 /* Start agent `index` (its slot here, and its --node_rank) on a host. Again: a new incarnation. */
 struct proc *drill_node(int index, int host, const struct drill_job *job);
 

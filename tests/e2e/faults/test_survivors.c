@@ -1,7 +1,9 @@
 /* Native workers live on: when one of them, or a whole node, is lost or comes, the others keep
  * their process and memory, and the training ends with the bits of the run that nothing happened
  * to. */
+#include "drill.h"
 #include "e2e.h"
+#include "preload/interpose.h"
 #include "training/written.h"
 
 #include <criterion/criterion.h>
@@ -12,7 +14,17 @@
 
 TestSuite(survivors, .init = e2e_enter, .fini = e2e_leave, .timeout = 180);
 
-enum { WORKERS_MAX = 8, STEPS = 5400, PATH_BYTES = 256 };
+enum { WORKERS_MAX = 8, STEPS = 900, STEP_MS = 8, PATH_BYTES = 256 };
+
+/* Until `let_run` a step of "run" waits for a slow disk: the training is still at work when a
+ * worker has been replaced, and computes little. */
+static struct interpose_page *disk;
+static const char *const *slow_disk; /* the words of an environment that has it */
+
+static void let_run(void)
+{
+    disk->metrics_ms = 0;
+}
 
 /* ---- running --------------------------------------------------------------------------------- */
 
@@ -24,6 +36,11 @@ static void start(struct proc *agent, const char *name, const char *const extra[
     char dirs[2][PATH_BYTES], steps[32];
     int argc = 5;
 
+    if (disk == NULL && strcmp(name, "run") == 0) {
+        disk = drill_page(&slow_disk);
+        disk->metrics_ms = STEP_MS;
+    }
+
     (void)snprintf(steps, sizeof steps, "--train.steps=%d", STEPS);
     (void)snprintf(dirs[0], PATH_BYTES, "--log.dir=%s/log", e2e_in_folder(name));
     (void)snprintf(dirs[1], PATH_BYTES, "--checkpoint.dir=%s/ckpt", e2e_in_folder(name));
@@ -33,7 +50,7 @@ static void start(struct proc *agent, const char *name, const char *const extra[
     argv[argc++] = steps;
     argv[argc++] = dirs[0];
     argv[argc] = dirs[1];
-    proc_start(agent, argv, NULL);
+    proc_start(agent, argv, slow_disk);
 }
 
 static bool is_among(pid_t pid, const pid_t *pids, int count)
@@ -96,6 +113,7 @@ static void lose(const struct proc *agent, int size, int victim)
 
 static void finish(struct proc *agent)
 {
+    let_run();
     cr_assert_eq(proc_finish(agent, 90), 0, "%s", ct_buf_str(&agent->text));
     written_each_once("run", STEPS);
 }
@@ -108,7 +126,7 @@ Test(survivors, a_killed_worker_is_replaced_and_the_other_keeps_its_process)
 
     run_whole(two);
     start(&agent, "run", two);
-    wait_step("run", 300);
+    wait_step("run", 40);
     lose(&agent, 2, 1);
     finish(&agent);
     e2e_said(&agent, "SIGKILL");
@@ -124,7 +142,7 @@ Test(survivors, a_lost_rank_0_is_replaced_and_the_new_one_writes_on)
 
     run_whole(two);
     start(&agent, "run", two);
-    wait_step("run", 300);
+    wait_step("run", 40);
     lose(&agent, 2, 0);
     finish(&agent);
     written_equal("whole", "run", STEPS);
@@ -139,7 +157,7 @@ Test(survivors, a_part_that_is_lost_with_its_worker_comes_from_the_checkpoint)
 
     run_whole(two);
     start(&agent, "run", parts);
-    wait_step("run", 300);
+    wait_step("run", 40);
     lose(&agent, 2, 0);
     finish(&agent);
     e2e_said(&agent, "parallel.strategy fsdp keeps one state over all workers");
@@ -153,10 +171,10 @@ Test(survivors, three_workers_lose_one_after_the_other)
 
     run_whole(three);
     start(&agent, "run", three);
-    wait_step("run", 300);
+    wait_step("run", 40);
     for (int i = 0; i < 3; i++) {
         lose(&agent, 3, i);
-        wait_step("run", 600 * (i + 2));
+        wait_step("run", 60 * (i + 2));
     }
     finish(&agent);
     e2e_said(&agent, "2 of 3 workers continue from step");
@@ -172,7 +190,7 @@ Test(survivors, a_replacement_may_be_lost_before_it_is_healed)
 
     run_whole(two);
     start(&agent, "run", two);
-    wait_step("run", 300);
+    wait_step("run", 40);
     cr_assert_eq(e2e_workers(&agent, pids, WORKERS_MAX), 2);
     lose(&agent, 2, 1);
     lose(&agent, 2, 1); /* the new one, within a few milliseconds of its birth */
@@ -191,7 +209,7 @@ Test(survivors, when_all_are_lost_the_job_goes_on_from_its_checkpoint)
 
     run_whole(two);
     start(&agent, "run", writing);
-    wait_step("run", 500);
+    wait_step("run", 300);
     cr_assert_eq(e2e_workers(&agent, pids, WORKERS_MAX), 2);
     for (int i = 0; i < 2; i++)
         (void)kill(pids[i], SIGKILL);
@@ -207,9 +225,9 @@ Test(survivors, the_budget_of_restarts_ends_the_job_with_the_cause)
     pid_t pids[WORKERS_MAX];
 
     start(&agent, "run", tight);
-    wait_step("run", 300);
+    wait_step("run", 40);
     lose(&agent, 2, 1);
-    wait_step("run", 1500);
+    wait_step("run", 200);
     cr_assert_eq(e2e_workers(&agent, pids, WORKERS_MAX), 2);
     (void)kill(pids[0], SIGKILL);
     cr_assert_eq(proc_finish(&agent, 30), 128 + SIGKILL, "%s", ct_buf_str(&agent.text));
@@ -277,7 +295,7 @@ Test(survivors, a_worker_that_still_loads_is_not_restarted_when_another_is_lost)
     const char *const slow[] = {"--nproc_per_node=2", worker, NULL};
     run_whole(two);
     start(&agent, "run", slow);
-    wait_step("run", 300);
+    wait_step("run", 40);
     cr_assert_eq(e2e_workers(&agent, pids, WORKERS_MAX), 2);
     struct birth third = {&agent, pids[1], 0};
     cr_assert_eq(kill(pids[1], SIGKILL), 0);
@@ -363,6 +381,7 @@ static void finish_node(struct proc *agent, pid_t worker)
 {
     struct life life = {agent, worker};
 
+    let_run();
     proc_until(has_ended, &life, 90, "the worker's end");
     finish(agent);
 }
@@ -375,7 +394,7 @@ Test(survivors, a_lost_node_is_replaced_and_the_other_keeps_its_process)
     run_whole(two);
     for (int i = 0; i < 2; i++)
         start_node(&nodes[i], endpoint, "2");
-    wait_step("run", 300);
+    wait_step("run", 40);
     pid_t worker = worker_of(&nodes[0]);
     lose_node(&nodes[1]);
     start_node(&nodes[2], endpoint, "2");
@@ -395,7 +414,7 @@ Test(survivors, without_a_lost_node_the_others_go_on_with_the_same_global_batch)
     run_whole(two);
     for (int i = 0; i < 2; i++)
         start_node_with(&nodes[i], endpoint, "1:2", "--last_call=20s");
-    wait_step("run", 300);
+    wait_step("run", 40);
     pid_t worker = worker_of(&nodes[0]);
     lose_node(&nodes[1]);
     finish_node(&nodes[0], worker);
@@ -405,7 +424,7 @@ Test(survivors, without_a_lost_node_the_others_go_on_with_the_same_global_batch)
     stop_daemon(&daemon);
 }
 
-/* Newcomers wait until ten seconds of a round have passed: the model is large enough for that. */
+/* Newcomers wait until ten seconds of a round have passed: the disk is slow enough for that. */
 Test(survivors, a_node_that_joins_is_taken_in_at_a_step_boundary_and_nobody_is_restarted)
 {
     static int times[STEPS + 1];
@@ -413,13 +432,14 @@ Test(survivors, a_node_that_joins_is_taken_in_at_a_step_boundary_and_nobody_is_r
     pid_t newcomer[WORKERS_MAX];
     const char *endpoint = e2e_daemon(&daemon);
 
-    start_node_with(&nodes[0], endpoint, "1:2", "--model.hidden=[1024,1024]");
+    start_node(&nodes[0], endpoint, "1:2");
+    disk->metrics_ms = 40;
     wait_step("run", 10);
     pid_t worker = worker_of(&nodes[0]);
-    start_node_with(&nodes[1], endpoint, "1:2", "--model.hidden=[1024,1024]");
+    start_node(&nodes[1], endpoint, "1:2");
     proc_wait_text(&nodes[0], "2 nodes, 2 ranks from now on; 1 worker of this node", 60);
     int joined = written_steps("run", STEPS, times);
-    wait_step("run", joined + 100);
+    wait_step("run", joined + 20);
     cr_assert_eq(worker_of(&nodes[0]), worker);
     cr_assert_eq(e2e_workers(&nodes[1], newcomer, WORKERS_MAX), 1);
     cr_assert_eq(kill(nodes[0].pid, SIGINT), 0);
@@ -433,7 +453,7 @@ Test(survivors, a_node_that_joins_is_taken_in_at_a_step_boundary_and_nobody_is_r
     stop_daemon(&daemon);
 }
 
-/* Two nodes, of which the second is terminated at about step 300 and the first trains on. */
+/* Two nodes, of which the second is terminated at about step 40 and the first trains on. */
 static void terminate_second(struct proc nodes[2], const char *strategy)
 {
     struct proc daemon;
@@ -443,7 +463,7 @@ static void terminate_second(struct proc nodes[2], const char *strategy)
     cr_assert_eq(setenv("CTRUN_PARALLEL_STRATEGY", strategy, 1), 0);
     for (int i = 0; i < 2; i++)
         start_node_with(&nodes[i], endpoint, "1:2", "--last_call=20s");
-    wait_step("run", 300);
+    wait_step("run", 40);
     pid_t worker = worker_of(&nodes[0]);
     cr_assert_eq(kill(nodes[1].pid, SIGTERM), 0);
     cr_assert_eq(proc_finish(&nodes[1], 20), 128 + SIGTERM, "%s", ct_buf_str(&nodes[1].text));
@@ -470,7 +490,7 @@ Test(survivors, parts_are_published_before_a_node_that_is_terminated_leaves)
 
     terminate_second(nodes, "zero1");
     const char *at = strstr(ct_buf_str(&nodes[0].text), "checkpoint of step ");
-    cr_assert(at != NULL && atoi(at + 19) >= 300, "%s", ct_buf_str(&nodes[0].text));
+    cr_assert(at != NULL && atoi(at + 19) >= 40, "%s", ct_buf_str(&nodes[0].text));
     for (int i = 0; i < 2; i++)
         proc_free(&nodes[i]);
 }
@@ -509,6 +529,7 @@ Test(survivors, when_all_nodes_are_lost_the_job_goes_on_from_the_step_that_the_d
     e2e_write("run/ckpt/latest", "step_00000045\n");
     for (int i = 0; i < 2; i++)
         start_node(&nodes[i], endpoint, "2");
+    let_run();
     for (int i = 0; i < 2; i++)
         cr_assert_eq(proc_finish(&nodes[i], 90), 0, "%s", ct_buf_str(&nodes[i].text));
     (void)snprintf(words, sizeof words, "step_%08d, step %d of", last, last);

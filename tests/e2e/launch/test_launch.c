@@ -421,8 +421,8 @@ Test(launch, a_program_ends_with_the_reader_of_its_output_as_it_would_without_ct
 {
     static const char *const lines[] = {
         "\"$0\" -- yes | head -1; echo status ${PIPESTATUS[0]}",
-        "\"$0\" --nproc_per_node 3 --max_restarts 2 -- yes | (sleep 0.3; head -c 10); "
-        "echo status ${PIPESTATUS[0]}",
+        ("\"$0\" --nproc_per_node 3 --max_restarts 2 -- yes | (sleep 0.3; head -c 10); "
+         "echo status ${PIPESTATUS[0]}"),
         "\"$0\" -- yes 2>&1 | head -1; echo status ${PIPESTATUS[0]}",
     };
     struct proc run;
