@@ -91,7 +91,7 @@ PROGRAMS := ctrun ctrund ctworker
 # The folders of program $1 that are no module.
 folders = cmd/$1 $(filter-out $(DIRS_agent),$(patsubst %/.,%,$(wildcard cmd/$1/agent/. cmd/$1/agent/*/.)))
 USES_ctrun    := config decode data train recipe planner launch tcpstore rdzv agent bench calibrate
-USES_ctrund   := rdzv
+USES_ctrund   := config rdzv
 USES_ctworker := trainer
 
 # ---- flags --------------------------------------------------------------------------------------
