@@ -14,6 +14,7 @@
 MODE ?= release
 BUILD ?= build/$(if $(filter-out cc gcc,$(lastword $(CC))),$(notdir $(lastword $(CC)))-)$(MODE)
 PREFIX ?= /usr/local
+LIBDIR ?= lib
 CUDA ?= auto
 UCX ?= auto
 DEV ?= 0
@@ -30,7 +31,7 @@ DIRS_config := lib/config
 DIRS_net    := lib/net
 DIRS_rpc    := lib/rpc
 DIRS_tcpstore := rendezvous/tcpstore
-DIRS_launch := lib/launch lib/launch/failure lib/output lib/hardware lib/diagnose lib/slurm
+DIRS_launch := lib/launch lib/launch/failure lib/output lib/hardware lib/diagnose lib/slurm lib/kubernetes
 DIRS_tensor := lib/tensor lib/tensor/cpu lib/tensor/cpu/kernel
 DIRS_cuda   := lib/tensor/cuda lib/tensor/cuda/attention lib/tensor/cuda/rows
 DIRS_graph  := lib/graph
@@ -465,11 +466,22 @@ bench: all $(BENCHES) ## the benchmarks against peers (scripts/bench)
 coverage: ## lines that the tests reach
 	scripts/coverage
 install: all ## programs, headers, libraries, manual pages under PREFIX (DESTDIR respected)
-	scripts/install $(BUILD) $(DESTDIR)$(PREFIX)
+	scripts/install $(BUILD) $(DESTDIR)$(PREFIX) $(LIBDIR)
 
 .PHONY: wheel
 wheel: $(SHARED) $(WHEEL_PROGRAMS) ## build/wheel/ctrun-*.whl for pip install: the Python package, the library, the programs
 	scripts/package/wheel $(BUILD) build/wheel
+
+.PHONY: deb deb-check image
+deb: ## build/deb/*.deb: ctrun (with ctrund as a service), libctrun1, libctrun-dev
+	scripts/package/deb build/deb
+deb-check: deb ## they are installed in a bare Debian 12, used, served by a real systemd, and purged (root; network for apt)
+	scripts/package/deb-check build/deb
+image: deb ## localhost/ctrun:VERSION and build/deb/ctrun-image.tar, with buildah
+	scripts/package/image build/deb
+.PHONY: k8s-check
+k8s-check: all ## manifests of `ctrun k8s` against Kubernetes' schemas (PyPI's kubernetes-validate, in build/k8s-venv)
+	scripts/package/k8s-check $(BUILD) build/k8s-venv
 
 .PHONY: print-modules
 print-modules: # MODULE:FOLDERS:DEPENDENCIES, and so of programs, for scripts/lint
