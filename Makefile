@@ -158,6 +158,7 @@ $(BUILD)/obj/tests/e2e/%.o: CPPFLAGS += -Itests/e2e
 # What tests of a module use besides.
 TEST_USES_decode := train exec
 TEST_USES_replica := rdzv
+TEST_USES_launch := config
 UNIT_MODULES := $(foreach m,$(MODULES),$(if $(wildcard tests/unit/$m/.),$m))
 BINARIES := $(foreach p,$(PROGRAMS),$(if $(wildcard cmd/$p/*.c),$(BUILD)/bin/$p))
 TEST_LIB := tests/lib/proc.c tests/lib/equal.c tests/lib/equal_table.c $(if $(MINI),tests/lib/mini/mini.c)

@@ -1,8 +1,8 @@
 /* Kubernetes as a layer of the configuration, in a pod of an Indexed Job of several nodes:
  *
  *      JOB_COMPLETION_INDEX   the node's rank, where nobody gave another
- *      the first endpoint     a name that the cluster's DNS knows once that pod has an address, which
- *                             may be later than this one's: it is waited for
+ *      the first endpoint     a name that the cluster's DNS knows once that pod has an address;
+ *                             that may be later than this one's, and is waited for
  *
  * KUBERNETES_SERVICE_HOST says that this is a pod. */
 #ifndef CT_CTRUN_KUBERNETES_LAYER_H

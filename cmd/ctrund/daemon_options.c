@@ -108,7 +108,7 @@ static int parse(struct ct_ctrund_options *options, char *const *argv, struct ct
     return argument[size] == '=' ? 1 : 2;
 }
 
-/* ---- the file --------------------------------------------------------------------------------- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 struct file {
     const char *path;
@@ -195,7 +195,7 @@ static int read_file(struct ct_ctrund_options *options, struct ct_error *err)
     return rc;
 }
 
-/* ---- both ------------------------------------------------------------------------------------- */
+/* ---- both ------------------------------------------------------------------------------------ */
 
 /* All are read, past an error too: one of them says in which format it is reported. */
 int ct_ctrund_options_parse(struct ct_ctrund_options *options, int argc, char **argv,

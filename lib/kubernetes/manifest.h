@@ -7,8 +7,9 @@
  *             volumes: the key (a Secret), train.yaml, the work folder, /dev/shm
  *
  * Of each pod Kubernetes says its index in JOB_COMPLETION_INDEX, which is the node's rank. What its
- * end means is in the Job: 0 is success; a pod that Kubernetes itself takes away, 75, 79 and death by
- * SIGKILL or SIGTERM get another pod of that index; any other status is the job's, on all nodes. */
+ * end means is in the Job: 0 is success; a pod that Kubernetes itself takes away, one that ends
+ * with 75 or 79, and one that SIGKILL or SIGTERM ended get a successor with their index; any other
+ * status is the job's, on all nodes. */
 #ifndef CT_KUBERNETES_MANIFEST_H
 #define CT_KUBERNETES_MANIFEST_H
 

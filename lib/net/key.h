@@ -16,8 +16,9 @@ struct ct_key {
 /* Write a new key to `path`, which must not exist, with mode 0600. 0; CT_ECANTCREAT. */
 int ct_net_key_new(const char *path, struct ct_error *err);
 
-/* Read the key in `path`: a regular file of 32 bytes, owned by this user or root and closed to group
- * and others; root's may be read by its group, as a service's that may not change its key. 0; CT_ENOINPUT when it cannot be read; CT_EAUTH when it is not such a file. */
+/* Read the key in `path`: a regular file of 32 bytes, owned by this user or root, closed to group
+ * and others; one of root's may be read by its group, a service that may not change its key. 0;
+ * CT_ENOINPUT when it cannot be read; CT_EAUTH when it is not such a file. */
 int ct_net_key_load(const char *path, struct ct_key *ret_key, struct ct_error *err);
 
 /* Overwrite the secret so that the compiler keeps the writes. */

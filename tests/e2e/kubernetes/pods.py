@@ -3,17 +3,18 @@
 
 usage: pods.py PROGRAMS MANIFEST KEY SCENARIO [FOLDER]
 
-Each pod has a network namespace with an address, a host name and the mounts of its volumes; its container is process 1 of a
-PID namespace, as user 65532 without capabilities, with exactly the variables that Kubernetes sets. Names resolve once a pod
-has its address, and index 0 comes last. What a pod's end means is read from the Job: podFailurePolicy, backoffLimit,
-successPolicy. FOLDER has what the image would have beside train.yaml.
+Each pod has a network namespace with an address, a host name and the mounts of its volumes; its container is process 1
+of a PID namespace, as user 65532 without capabilities, with exactly the variables that Kubernetes sets. Names resolve
+once a pod has its address, and index 0 comes last. What a pod's end means is read from the Job: podFailurePolicy,
+backoffLimit, successPolicy. FOLDER has what the image would have beside train.yaml, and is /run/image in the pods.
 
 SCENARIO: run    until the Job is over
-          evict  ... of a program that prints "world N" and ends when /work/enough exists: pod 1 is evicted and replaced
+          evict  the same of a program that prints "world N" and ends when /work/enough exists: pod 1 is evicted
 The last line is "Job complete" or "Job failed"; pods' output and termination messages stand above.
 """
 import ctypes
 import os
+import queue
 import re
 import shutil
 import signal
@@ -48,11 +49,18 @@ exec setpriv --reuid USER --regid USER --clear-groups --no-new-privs --inh-caps=
 """.replace("USER", str(USER))
 
 
+def expand(word: str, variables: Dict[str, str]) -> str:
+    """As kubelet does: $(NAME) is a variable's value if there is one, $$ is $."""
+    def value(found: "re.Match[str]") -> str:
+        return "$" if found.group(0) == "$$" else variables.get(found.group(1), found.group(0))
+    return re.sub(r"\$\$|\$\((\w+)\)", value, word)
+
+
 class Pod:
     """One try of an index."""
 
-    def __init__(self, name: str, index: int, process: "subprocess.Popen[str]", folder: str) -> None:
-        self.name, self.index, self.process, self.folder = name, index, process, folder
+    def __init__(self, name: str, index: int, process: "subprocess.Popen[str]", folder: str, news: Any) -> None:
+        self.name, self.index, self.process, self.folder, self.news = name, index, process, folder, news
         self.lines: List[str] = []
         self.disrupted = False
         assert process.stdout is not None
@@ -63,6 +71,9 @@ class Pod:
         for line in stream:
             self.lines.append(line)
             print(f"{self.name}: {line}", end="", flush=True)
+            self.news.put(None)
+        self.process.wait()
+        self.news.put(None)
 
     def end(self) -> int:
         self.reader.join()
@@ -93,6 +104,7 @@ class Cluster:
         os.mkdir(self.work)
         os.chown(self.work, USER, USER)
         self.spaces: List[str] = []
+        self.news: "queue.SimpleQueue[None]" = queue.SimpleQueue()  # a line or an end of any pod
         self.tries = 0
         self.space("sw")
         self.ip("-n", f"{self.tag}sw", "link", "add", "bridge", "type", "bridge")
@@ -137,7 +149,8 @@ class Cluster:
             if os.path.isdir(source):
                 lines.append(f"mkdir -p '{path}'; mount --bind '{source}' '{path}'")
             else:
-                lines.append(f"mkdir -p '{os.path.dirname(path)}'; [ -e '{path}' ] || touch '{path}'; mount --bind '{source}' '{path}'")
+                lines.append(f"mkdir -p '{os.path.dirname(path)}'; [ -e '{path}' ] || touch '{path}'; "
+                             f"mount --bind '{source}' '{path}'")
         return "\n".join(sorted(lines, key=lambda line: "/work" in line))  # which hides this machine's own
 
     def start(self, index: int) -> Pod:
@@ -162,23 +175,24 @@ class Cluster:
             file.writelines(others + [f"{address} {name}.{spec['subdomain']} {name} \n"])
         variables = {
             "PATH": "/run/bin:/usr/bin:/bin", "HOSTNAME": name, "JOB_COMPLETION_INDEX": str(index),
-            "KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443", "KUBERNETES_SERVICE_PORT_HTTPS": "443",
+            "KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443",
+            "KUBERNETES_SERVICE_PORT_HTTPS": "443",
             "KUBERNETES_PORT": "tcp://10.96.0.1:443", "KUBERNETES_PORT_443_TCP": "tcp://10.96.0.1:443",
             "KUBERNETES_PORT_443_TCP_PROTO": "tcp", "KUBERNETES_PORT_443_TCP_PORT": "443",
             "KUBERNETES_PORT_443_TCP_ADDR": "10.96.0.1"}
         variables.update({one["name"]: one["value"] for one in container["env"]})
-        words = [re.sub(r"\$\$|\$\((\w+)\)", lambda found: "$" if found[0] == "$$" else variables.get(found[1], found[0]), word)
-                 for word in container["command"] + container["args"]]
+        words = [expand(word, variables) for word in container["command"] + container["args"]]
         setup = SETUP.replace("VOLUMES", self.volumes(spec, container, folder))
         environment = {"PATH": os.environ["PATH"], "POD": folder, "POD_NAME": name, "HOSTS": self.hosts,
                        "PROGRAMS": self.programs, "IMAGE_FOLDER": self.image_folder}
         process = subprocess.Popen(
-            ["ip", "netns", "exec", space, "unshare", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
+            ["ip", "netns", "exec", space,
+             "unshare", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
              "/bin/sh", "-c", setup, "sh", "env", "-i", "--chdir", container["workingDir"],
              *[f"{key}={value}" for key, value in variables.items()], *words],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,
             preexec_fn=lambda: ctypes.CDLL(None).prctl(1, signal.SIGKILL))
-        return Pod(name, index, process, folder)
+        return Pod(name, index, process, folder, self.news)
 
 
 class Controller:
@@ -201,6 +215,11 @@ class Controller:
         return "Count"
 
     def turn(self) -> None:
+        """Wait for news, then look at all pods."""
+        try:
+            self.cluster.news.get(timeout=1)
+        except queue.Empty:
+            pass
         for index, pod in list(self.pods.items()):
             if pod.process.poll() is None:
                 continue
@@ -218,7 +237,8 @@ class Controller:
                 self.result = self.result or "failed"
             elif self.result is None:
                 self.pods[index] = self.cluster.start(index)
-        wanted = self.spec.get("successPolicy", {}).get("rules", [{}])[0].get("succeededCount", self.spec["completions"])
+        policy = self.spec.get("successPolicy", {"rules": [{"succeededCount": self.spec["completions"]}]})
+        wanted = policy["rules"][0]["succeededCount"]
         if self.result is None and len(self.succeeded) >= wanted:
             self.result = "complete"
 
@@ -230,7 +250,6 @@ class Controller:
             self.turn()
             if time.monotonic() > deadline or (self.result is not None and self.pods):
                 raise TimeoutError("what the scenario waits for did not come")
-            time.sleep(0.02)
 
 
 def evict(controller: Controller, deadline: float) -> None:
@@ -261,7 +280,6 @@ def main() -> int:
             controller.turn()
             if time.monotonic() > deadline:
                 raise TimeoutError("the Job does not end")
-            time.sleep(0.02)
     finally:
         for pod in controller.pods.values():
             pod.process.kill()

@@ -3,6 +3,7 @@
 #include "e2e.h"
 
 #include "base/assert.h"
+#include "base/str.h"
 
 #include <criterion/criterion.h>
 #include <poll.h>
@@ -169,7 +170,7 @@ Test(daemon, lines_to_the_journal_have_a_priority_and_no_time)
     proc_free(&daemon);
 }
 
-/* ---- the file --------------------------------------------------------------------------------- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 Test(daemon, takes_its_options_from_a_file_and_what_is_given_before_them)
 {
@@ -232,4 +233,62 @@ Test(daemon, names_the_place_of_a_mistake_in_its_file)
     cr_assert_eq(proc_run(&daemon, argv, NULL, 10), 66);
     e2e_said(&daemon, "nowhere.yaml");
     proc_free(&daemon);
+}
+
+/* ---- what the package has -------------------------------------------------------------------- */
+
+Test(daemon, the_packages_file_has_a_line_for_every_option)
+{
+    const char *const argv[] = {proc_program("ctrund"), "--help", NULL};
+    char file[1 << 14], name[64], line[80];
+    struct proc help;
+    int options = 0;
+
+    (void)ct_str_copy(file, sizeof file,
+                      e2e_read(e2e_in_root("scripts/package/debian/ctrund.yaml")));
+    cr_assert_eq(proc_run(&help, argv, NULL, 10), 0);
+    for (const char *at = ct_buf_str(&help.text); (at = strstr(at, "\n  --")) != NULL; at += 5) {
+        cr_assert_eq(sscanf(at + 5, "%63[a-z_]", name), 1);
+        if (strcmp(name, "config") == 0 || strcmp(name, "help") == 0)
+            continue;
+        options++;
+        (void)snprintf(line, sizeof line, "\n%s: ", name);
+        bool is_set = strstr(file, line) != NULL;
+        (void)snprintf(line, sizeof line, "\n# %s: ", name);
+        cr_assert(is_set || strstr(file, line) != NULL, "ctrund.yaml does not tell of %s", name);
+    }
+    cr_assert_geq(options, 9);
+    proc_free(&help);
+}
+
+/* As it is, but for the program, which is not installed here. */
+Test(daemon, the_packages_unit_is_valid_and_exposed_to_little)
+{
+    const char *const valid[] = {"systemd-analyze", "verify", "--man=no",
+                                 e2e_in_folder("ctrund.service"), NULL};
+    const char *const exposed[] = {"systemd-analyze",
+                                   "security",
+                                   "--no-pager",
+                                   "--offline=true",
+                                   "--threshold=30",
+                                   e2e_in_folder("ctrund.service"),
+                                   NULL};
+    const char *unit = e2e_read(e2e_in_root("scripts/package/debian/ctrun.ctrund.service"));
+    static const char program[] = "/usr/bin/ctrund ";
+    const char *at = strstr(unit, program);
+    struct proc proc;
+    char text[1 << 13];
+
+    if (access("/usr/bin/systemd-analyze", X_OK) != 0)
+        cr_skip_test("there is no systemd-analyze here");
+    cr_assert_not_null(at);
+    cr_assert_lt(snprintf(text, sizeof text, "%.*s%s %s", (int)(at - unit), unit,
+                          proc_program("ctrund"), at + strlen(program)),
+                 (int)sizeof text);
+    (void)e2e_write("ctrund.service", text);
+    cr_assert_eq(proc_run(&proc, valid, NULL, 20), 0, "%s", ct_buf_str(&proc.text));
+    cr_assert_str_eq(ct_buf_str(&proc.text), "");
+    proc_free(&proc);
+    cr_assert_eq(proc_run(&proc, exposed, NULL, 20), 0, "%s", ct_buf_str(&proc.text));
+    proc_free(&proc);
 }
