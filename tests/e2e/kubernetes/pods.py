@@ -44,6 +44,7 @@ touch "$POD/dev/termination-log" && mount --bind "$POD/message" "$POD/dev/termin
 mount --bind "$HOSTS" /etc/hosts
 VOLUMES
 mount --rbind "$POD/dev" /dev
+mount -t tmpfs -o mode=1777 tmpfs /tmp
 hostname "$POD_NAME"
 exec setpriv --reuid USER --regid USER --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all "$@"
 """.replace("USER", str(USER))
