@@ -31,6 +31,7 @@ endif
 endif
 BUILD ?= build/$(if $(filter-out cc gcc,$(lastword $(CC))),$(notdir $(lastword $(CC)))-)$(MODE)
 PREFIX ?= /usr/local
+LIBDIR ?= lib
 CUDA ?= auto
 UCX ?= auto
 DEV ?= 0
@@ -47,7 +48,7 @@ DIRS_config := lib/config
 DIRS_net    := lib/net
 DIRS_rpc    := lib/rpc
 DIRS_tcpstore := rendezvous/tcpstore
-DIRS_launch := lib/launch lib/launch/failure lib/output lib/hardware lib/diagnose lib/slurm
+DIRS_launch := lib/launch lib/launch/failure lib/output lib/hardware lib/diagnose lib/slurm lib/kubernetes
 DIRS_tensor := lib/tensor lib/tensor/cpu lib/tensor/cpu/kernel
 DIRS_cuda   := lib/tensor/cuda lib/tensor/cuda/attention lib/tensor/cuda/rows
 DIRS_graph  := lib/graph
@@ -108,7 +109,7 @@ PROGRAMS := ctrun ctrund ctworker
 # The folders of program $1 that are no module.
 folders = cmd/$1 $(filter-out $(DIRS_agent),$(patsubst %/.,%,$(wildcard cmd/$1/agent/. cmd/$1/agent/*/.)))
 USES_ctrun    := config decode data train recipe planner launch tcpstore rdzv agent bench calibrate
-USES_ctrund   := rdzv
+USES_ctrund   := config rdzv
 USES_ctworker := trainer
 
 # ---- flags --------------------------------------------------------------------------------------
@@ -187,6 +188,7 @@ $(BUILD)/obj/tests/e2e/%.o: CPPFLAGS += -Itests/e2e
 # What tests of a module use besides.
 TEST_USES_decode := train exec
 TEST_USES_replica := rdzv
+TEST_USES_launch := config
 UNIT_MODULES := $(foreach m,$(filter-out $(if $(CROSS),cuda),$(MODULES)),$(if $(wildcard tests/unit/$m/.),$m))
 BINARIES := $(foreach p,$(PROGRAMS),$(if $(wildcard cmd/$p/*.c),$(BUILD)/bin/$p))
 TEST_LIB := tests/lib/proc.c tests/lib/equal.c tests/lib/equal_table.c $(if $(MINI),tests/lib/mini/mini.c)
@@ -508,7 +510,7 @@ bench: all $(BENCHES) ## the benchmarks against peers (scripts/bench)
 coverage: ## lines that the tests reach
 	scripts/coverage
 install: all ## programs, headers, libraries, manual pages under PREFIX (DESTDIR respected)
-	$(if $(filter aarch64,$(CROSS)),scripts/arm64 run) scripts/install $(BUILD) $(DESTDIR)$(PREFIX)
+	$(if $(filter aarch64,$(CROSS)),scripts/arm64 run) scripts/install $(BUILD) $(DESTDIR)$(PREFIX) $(LIBDIR)
 
 ARM64_BUILD := build/aarch64-linux-gnu-gcc-release
 .PHONY: arm64 arm64-check
@@ -522,6 +524,17 @@ arm64-check: all ## unit tests for arm64 under qemu (those of the table in scrip
 .PHONY: wheel
 wheel: $(SHARED) $(WHEEL_PROGRAMS) ## build/wheel/ctrun-*.whl for pip install: the Python package, the library, the programs
 	scripts/package/wheel $(BUILD) build/wheel
+
+.PHONY: deb deb-check image
+deb: ## build/deb/*.deb: ctrun (with ctrund as a service), libctrun1, libctrun-dev
+	scripts/package/deb build/deb
+deb-check: deb ## they are installed in a bare Debian 12, used, served by a real systemd, and purged (root; network for apt)
+	scripts/package/deb-check build/deb
+image: deb ## localhost/ctrun:VERSION and build/deb/ctrun-image.tar, with buildah
+	scripts/package/image build/deb
+.PHONY: k8s-check
+k8s-check: all ## manifests of `ctrun k8s` against Kubernetes' schemas (PyPI's kubernetes-validate, in build/k8s-venv)
+	scripts/package/k8s-check $(BUILD) build/k8s-venv
 
 .PHONY: print-modules
 print-modules: # MODULE:FOLDERS:DEPENDENCIES, and so of programs, for scripts/lint

@@ -49,6 +49,9 @@ bool ct_sweep_asked(int argc, char *const *argv);
 /* slurm_cmd.c: write or submit a batch script for Slurm. */
 int ct_cmd_slurm(int argc, char **argv);
 
+/* k8s_cmd.c: write a manifest for Kubernetes. */
+int ct_cmd_k8s(int argc, char **argv);
+
 /* admin_cmd.c: query a running job, or remove hosts from it: argv[0] is status, drain, cordon or
  * uncordon. */
 int ct_cmd_admin(int argc, char **argv);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log/log.h"
 #include "collectives/planner/check.h"
+#include "kubernetes_layer.h"
 #include "recipe/recipe.h"
 #include "slurm_layer.h"
 
@@ -69,6 +70,8 @@ static int run(struct job *job, struct slurm *slurm, char **argv)
     open_log(&log, &job->cfg);
     int rc = slurm_complete(slurm, &job->cfg, &log, &err);
 
+    if (rc == 0)
+        rc = kubernetes_complete(&job->cfg, environ, &log, &err);
     job->slurm = slurm->allocation.place != CT_SLURM_NONE ? &slurm->allocation : NULL;
     if (rc == 0)
         rc = job_decide(job, argv + 1, environ, &err);

@@ -1,8 +1,11 @@
 /* ctrund: the rendezvous daemon. Reads its options, serves until SIGTERM or SIGINT.
  *
  *      options -> listen -> write the port file -> serve ... signal -> close everything -> 0
- *                                                    SIGHUP: read the key file again */
+ *                                                    SIGHUP: read the key file again
+ *
+ * The service manager that started it, if one did, is told of each of these (notify_uv.h). */
 #include "daemon_options.h"
+#include "notify_uv.h"
 
 #include "base/assert.h"
 #include "base/clock.h"
@@ -30,6 +33,7 @@ struct daemon {
     uv_loop_t loop;
     uv_signal_t signals[SIGNALS];
     uv_timer_t goodbye; /* bounds what connections may take to end in good order */
+    struct notify notify;
     struct ct_rdzv_server *server;
     struct ct_page_server *page;
     struct ct_log log;
@@ -51,15 +55,29 @@ static void on_late(uv_timer_t *timer)
     uv_stop(timer->loop); /* the kernel closes what is left */
 }
 
+/* The line of `systemctl status`. */
+static void put_service_status(void *user, char *text, size_t room)
+{
+    const struct daemon *daemon = user;
+
+    if (daemon->server == NULL)
+        (void)ct_str_copy(text, room, "ends");
+    else
+        (void)snprintf(text, room, "jobs: %zu, of which %zu run; connections: %zu",
+                       ct_rdzv_server_jobs(daemon->server), ct_rdzv_server_running(daemon->server),
+                       ct_rdzv_server_links(daemon->server));
+}
+
 static void stop(struct daemon *daemon)
 {
+    notify_stopping(&daemon->notify, daemon->fenced.code != 0 ? daemon->fenced.text : NULL);
     (void)uv_timer_start(&daemon->goodbye, on_late, GOODBYE_MS, 0);
     uv_unref((uv_handle_t *)&daemon->goodbye);
     for (size_t i = 0; i < SIGNALS; i++)
         uv_close((uv_handle_t *)&daemon->signals[i], NULL);
-    if (daemon->page != NULL)
-        ct_page_stop(daemon->page);
+    ct_page_stop(daemon->page);
     ct_rdzv_server_stop(daemon->server, NULL, NULL);
+    daemon->server = NULL;
 }
 
 static void on_signal(uv_signal_t *handle, int number)
@@ -76,6 +94,7 @@ static void on_reload(uv_signal_t *handle, int number)
     struct daemon *daemon = handle->data;
     struct ct_error err = {0};
     (void)number;
+    notify_reloading(&daemon->notify);
     if (daemon->key_file == NULL)
         ct_log_event(&daemon->log, CT_LOG_INFO, "reload", "SIGHUP: there is no key file to read");
     else if (ct_rdzv_server_reload(daemon->server, &err) == 0)
@@ -85,6 +104,7 @@ static void on_reload(uv_signal_t *handle, int number)
     else
         ct_log_event(&daemon->log, CT_LOG_ERROR, "reload",
                      "SIGHUP: the key of before stays in use: %s", err.text);
+    notify_ready(&daemon->notify);
 }
 
 static void on_fenced(void *user, const struct ct_error *why)
@@ -219,19 +239,25 @@ static int serve(struct daemon *daemon, const struct ct_ctrund_options *options,
     if (uv_loop_init(&daemon->loop) != 0)
         return ct_error_set(err, CT_EOS, "no event loop");
     (void)uv_timer_init(&daemon->loop, &daemon->goodbye);
-    int rc = watch_signals(daemon, err);
+    int rc = notify_init(&daemon->notify, &daemon->loop, put_service_status, daemon, err);
+    if (rc == 0)
+        rc = watch_signals(daemon, err);
     if (rc == 0)
         rc = start(daemon, options, err);
+    if (rc == 0)
+        notify_ready(&daemon->notify);
     if (rc != 0) {
-        if (daemon->page != NULL)
-            ct_page_stop(daemon->page);
+        notify_stopping(&daemon->notify, err->text);
+        ct_page_stop(daemon->page);
         ct_rdzv_server_stop(daemon->server, NULL, NULL);
+        daemon->server = NULL;
         for (size_t i = 0; i < SIGNALS; i++)
             if (daemon->signals[i].data != NULL)
                 uv_close((uv_handle_t *)&daemon->signals[i], NULL);
     }
     (void)uv_run(&daemon->loop, UV_RUN_DEFAULT);
     uv_close((uv_handle_t *)&daemon->goodbye, NULL);
+    notify_close(&daemon->notify);
     (void)uv_run(&daemon->loop, UV_RUN_NOWAIT);
     (void)uv_loop_close(&daemon->loop);
     if (rc == 0 && daemon->fenced.code != 0) {
@@ -246,7 +272,8 @@ static int init_log(struct daemon *daemon, const struct ct_ctrund_options *optio
 {
     daemon->stderr_fd = 2;
     ct_log_init_fd(&daemon->log, "ctrund", &daemon->stderr_fd);
-    daemon->log.stamped = isatty(daemon->stderr_fd) != 1;
+    daemon->log.journal = ct_log_is_journal(daemon->stderr_fd);
+    daemon->log.stamped = !daemon->log.journal && isatty(daemon->stderr_fd) != 1;
     if (options->log_level != NULL) {
         int level = ct_log_level_find(options->log_level);
         if (level < 0)
@@ -273,8 +300,10 @@ static void complain(struct daemon *daemon, const struct ct_ctrund_options *opti
                      const struct ct_error *err)
 {
     daemon->stderr_fd = STDERR_FILENO;
-    if (daemon->log.write == NULL)
+    if (daemon->log.write == NULL) {
         ct_log_init_fd(&daemon->log, "ctrund", &daemon->stderr_fd);
+        daemon->log.journal = ct_log_is_journal(daemon->stderr_fd);
+    }
     daemon->log.json = options->log_format != NULL && strcmp(options->log_format, "json") == 0;
     ct_log_event(&daemon->log, CT_LOG_ERROR, "failed", "%s", err->text);
 }
@@ -306,5 +335,6 @@ int main(int argc, char **argv)
     if (rc != 0)
         complain(&daemon, &options, &err);
     ct_log_writer_free(daemon.writer, GOODBYE_MS);
+    ct_ctrund_options_deinit(&options);
     return ct_exit_status(rc);
 }

@@ -1,10 +1,14 @@
-/* One table, three uses: parsing, the help text, the nearest name in an error. */
+/* One table, four uses: arguments, the file, the help text, the nearest name in an error. */
 #include "daemon_options.h"
 
 #include "base/assert.h"
+#include "base/fs.h"
 #include "base/str.h"
+#include "config/tree.h"
 
 #include <string.h>
+
+enum { FILE_BYTES = 1 << 16, ARENA_BYTES = 1 << 20 };
 
 static const char *const names[] = {
 #define OPTION(name, field, argument, help) #name,
@@ -13,7 +17,7 @@ static const char *const names[] = {
 };
 
 static const char help_text[] =
-    "usage: ctrund [--listen ENDPOINT]... [OPTION]...\n"
+    "usage: ctrund [--config FILE] [--listen ENDPOINT]... [OPTION]...\n"
     "\n"
     "The rendezvous of ctrun as a program of its own: it serves many jobs at once, one that "
     "begins\n"
@@ -66,6 +70,7 @@ static const char **place_of(struct ct_ctrund_options *options, const char *argu
 static int unknown(const char *argument, struct ct_error *err)
 {
     const char *near = ct_nearest(argument, CT_COUNT(names), name_at, NULL);
+
     return ct_error_set(err, CT_EUSAGE, "unknown option --%s%s%s%s; see ctrund --help", argument,
                         near != NULL ? ": did you mean --" : "", near != NULL ? near : "",
                         near != NULL ? "?" : "");
@@ -103,6 +108,95 @@ static int parse(struct ct_ctrund_options *options, char *const *argv, struct ct
     return argument[size] == '=' ? 1 : 2;
 }
 
+/* ---- the file -------------------------------------------------------------------------------- */
+
+struct file {
+    const char *path;
+    struct ct_ctrund_options *options;
+    struct ct_ctrund_options given; /* by arguments */
+    struct ct_error *err;
+};
+
+static int complain(const struct file *file, const struct ct_config_node *node, const char *format)
+{
+    return ct_error_set(file->err, CT_ECONFIG, "%s:%d:%d: %s %s", file->path, node->line,
+                        node->column, node->name != NULL ? node->name : "the file", format);
+}
+
+static int unknown_key(const struct file *file, const struct ct_config_node *node)
+{
+    const char *near = ct_nearest(node->name, CT_COUNT(names), name_at, NULL);
+
+    return ct_error_set(file->err, CT_ECONFIG, "%s:%d:%d: unknown key %.100s%s%s%s", file->path,
+                        node->line, node->column, node->name,
+                        near != NULL ? ": did you mean " : "; ctrund --help lists all",
+                        near != NULL ? near : "", near != NULL ? "?" : "");
+}
+
+/* "listen" may be one value or several. */
+static int take_listen(const struct file *file, const struct ct_config_node *node)
+{
+    const struct ct_config_node *word = node->kind == CT_CONFIG_NODE_LIST ? node->first : node;
+    struct ct_ctrund_options *options = file->options;
+
+    if (node->kind == CT_CONFIG_NODE_MAP)
+        return complain(file, node, "wants one value or a list of values");
+    for (; word != NULL; word = word->next) {
+        if (word->kind != CT_CONFIG_NODE_WORD)
+            return complain(file, node, "wants one value or a list of values");
+        if (options->listen_count == CT_CTRUND_LISTEN_LIMIT)
+            return complain(file, node, "can have 8 values");
+        options->listen[options->listen_count++] = word->text;
+        if (node->kind == CT_CONFIG_NODE_WORD)
+            break;
+    }
+    return 0;
+}
+
+static int take(const struct file *file, const struct ct_config_node *node)
+{
+    struct ct_ctrund_options given = file->given;
+    const char **place = place_of(file->options, node->name, strlen(node->name));
+    const char **argument = place_of(&given, node->name, strlen(node->name));
+
+    if (place == NULL)
+        return unknown_key(file, node);
+    if (place == &file->options->config)
+        return complain(file, node, "names another file; write its keys here");
+    if (place == &file->options->listen[file->options->listen_count])
+        return given.listen_count > 0 ? 0 : take_listen(file, node);
+    if (node->kind != CT_CONFIG_NODE_WORD)
+        return complain(file, node, "wants one value");
+    if (*argument == NULL)
+        *place = node->text;
+    return 0;
+}
+
+static int read_file(struct ct_ctrund_options *options, struct ct_error *err)
+{
+    struct file file = {.path = options->config, .options = options, .given = *options, .err = err};
+    struct ct_config_tree_problem problem = {0};
+    struct ct_buf text;
+
+    ct_buf_init(&text, 0);
+    int rc = ct_fs_read(file.path, FILE_BYTES, &text, err);
+    const struct ct_config_node *map =
+        rc == 0 ? ct_config_tree_parse(ct_buf_str(&text), &options->arena, &problem) : NULL;
+    ct_buf_deinit(&text);
+    if (rc != 0)
+        return rc;
+    if (map == NULL)
+        return ct_error_set(err, CT_ECONFIG, "%s:%d:%d: the file %s", file.path,
+                            CT_MAX(problem.line, 1), CT_MAX(problem.column, 1), problem.text);
+    if (map->kind != CT_CONFIG_NODE_MAP)
+        return complain(&file, map, "wants lines such as `listen: 127.0.0.1:29400`");
+    for (const struct ct_config_node *node = map->first; node != NULL && rc == 0; node = node->next)
+        rc = take(&file, node);
+    return rc;
+}
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
 /* All are read, past an error too: one of them says in which format it is reported. */
 int ct_ctrund_options_parse(struct ct_ctrund_options *options, int argc, char **argv,
                             struct ct_error *err)
@@ -111,12 +205,21 @@ int ct_ctrund_options_parse(struct ct_ctrund_options *options, int argc, char **
     int code = 0;
 
     *options = (struct ct_ctrund_options){0};
+    ct_arena_init(&options->arena, ARENA_BYTES);
     for (int i = 1, taken; i < argc; i += CT_MAX(taken, 1)) {
         taken = parse(options, argv + i, code == 0 ? err : &later);
         if (taken < 0 && code == 0)
             code = taken;
     }
+    if (code == 0 && options->config != NULL && !options->help && !options->version)
+        code = read_file(options, err);
     if (options->listen_count == 0)
         options->listen[options->listen_count++] = "127.0.0.1:29400";
     return code;
+}
+
+void ct_ctrund_options_deinit(struct ct_ctrund_options *options)
+{
+    if (options != NULL)
+        ct_arena_deinit(&options->arena);
 }

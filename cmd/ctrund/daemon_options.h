@@ -1,7 +1,14 @@
-/* The command line of ctrund. */
+/* The options of ctrund: its command line, and the YAML file that --config names.
+ *
+ *      listen: [0.0.0.0:29400, "unix:/run/ctrund/socket"]     a list, or one value
+ *      key_file: /etc/ctrun/ctrund.key
+ *
+ * Both are read by one table, daemon_options.def. An option that is given on the command line
+ * replaces what the file says of it. */
 #ifndef CT_CTRUND_DAEMON_OPTIONS_H
 #define CT_CTRUND_DAEMON_OPTIONS_H
 
+#include "base/arena.h"
 #include "base/error.h"
 
 #include <stdbool.h>
@@ -12,6 +19,7 @@ enum { CT_CTRUND_LISTEN_LIMIT = 8 };
 struct ct_ctrund_options {
     const char *listen[CT_CTRUND_LISTEN_LIMIT + 1]; /* one more, for the one too many */
     size_t listen_count;
+    const char *config;
     const char *key_file;
     const char *journal;
     const char *peers;
@@ -22,11 +30,16 @@ struct ct_ctrund_options {
     const char *log_format;
     bool help;
     bool version;
+    struct ct_arena arena; /* what the file says */
 };
 
-/* Read the arguments; the values point into argv. 0, or CT_EUSAGE with the sentence. */
+/* Read the arguments, and the file if they name one; values point into argv and the arena. 0;
+ * CT_EUSAGE, CT_ECONFIG (file:line:column) or CT_ENOINPUT with the sentence. */
 int ct_ctrund_options_parse(struct ct_ctrund_options *options, int argc, char **argv,
                             struct ct_error *err);
+
+/* Release what was read; NULL is ignored. */
+void ct_ctrund_options_deinit(struct ct_ctrund_options *options);
 
 /* Return the text of --help. */
 const char *ct_ctrund_options_help(void);

@@ -133,30 +133,31 @@ struct ct_config_node *ct_config_tree_read(struct ct_config_tree *tree)
 }
 
 struct ct_config_node *ct_config_tree_parse(const char *text, struct ct_arena *arena,
-                                            const char **ret_problem)
+                                            struct ct_config_tree_problem *ret_problem)
 {
     yaml_parser_t parser;
     yaml_event_t event = {0};
     struct ct_config_tree t = {.parser = &parser, .event = &event, .arena = arena};
     struct ct_config_node *node = NULL;
 
-    *ret_problem = "is too much for the memory";
+    *ret_problem = (struct ct_config_tree_problem){.text = "is too much for the memory"};
     if (!yaml_parser_initialize(&parser))
         return NULL;
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, strlen(text));
     yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
     bool good = true;
-    for (int i = 0; i < 3 && good; i++) /* stream, document, the node */
-        good = advance(&t);
+    for (int i = 0; i < 3 && good && event.type != YAML_STREAM_END_EVENT; i++)
+        good = advance(&t); /* to the stream, the document, the node */
     if (good && event.type != YAML_STREAM_END_EVENT)
         node = ct_config_tree_read(&t);
     for (int i = 0; i < 2 && node != NULL && good; i++)
         good = advance(&t);
     if (node != NULL && (!good || event.type != YAML_STREAM_END_EVENT)) {
-        (void)fail(&t, "holds more than one list");
+        (void)fail(&t, "holds more than one value");
         node = NULL;
     }
-    *ret_problem = t.problem != NULL ? t.problem : "is empty";
+    *ret_problem = (struct ct_config_tree_problem){
+        .text = t.problem != NULL ? t.problem : "is empty", .line = t.line, .column = t.column};
     yaml_event_delete(&event);
     yaml_parser_delete(&parser);
     return node;

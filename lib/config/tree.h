@@ -30,8 +30,14 @@ struct ct_config_tree {
  * and the reader at the invalid event. */
 struct ct_config_node *ct_config_tree_read(struct ct_config_tree *tree);
 
-/* Parse a text that is one node. NULL with the sentence, or without memory. */
+/* What is wrong with a text, and where; line 0: with the whole of it. */
+struct ct_config_tree_problem {
+    const char *text;
+    int line, column;
+};
+
+/* Parse a text that is one node. NULL with the problem, or without memory. */
 struct ct_config_node *ct_config_tree_parse(const char *text, struct ct_arena *arena,
-                                            const char **ret_problem);
+                                            struct ct_config_tree_problem *ret_problem);
 
 #endif

@@ -468,9 +468,9 @@ int ct_config_value_split(const struct ct_config_key *key, const char *text, str
     value.items[0] = copy;
     if (key->type == CT_CONFIG_TYPE_LAYERS && copy[strspn(copy, " ")] == '[') {
         value.shape = CT_CONFIG_LIST;
-        value.tree = ct_config_tree_parse(copy, arena, &value.problem);
-        if (value.tree != NULL)
-            value.problem = NULL;
+        struct ct_config_tree_problem problem = {0};
+        value.tree = ct_config_tree_parse(copy, arena, &problem);
+        value.problem = value.tree != NULL ? NULL : problem.text;
     }
     if (is_list(key->type)) {
         value.shape = CT_CONFIG_LIST;

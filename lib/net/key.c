@@ -61,7 +61,7 @@ static int judge(const char *path, const struct stat *stat, struct ct_error *err
     if (stat->st_uid != geteuid() && stat->st_uid != 0)
         return ct_error_set(err, CT_EAUTH, "key file %s belongs to user %u, not to you (%u)", path,
                             (unsigned)stat->st_uid, (unsigned)geteuid());
-    if ((stat->st_mode & 077) != 0)
+    if ((stat->st_mode & (stat->st_uid == 0 ? 037 : 077)) != 0)
         return ct_error_set(err, CT_EAUTH,
                             "key file %s is open to others (mode %04o): chmod 600 %s", path,
                             (unsigned)(stat->st_mode & 07777), path);

@@ -17,7 +17,8 @@ struct ct_key {
 int ct_net_key_new(const char *path, struct ct_error *err);
 
 /* Read the key in `path`: a regular file of 32 bytes, owned by this user or root, closed to group
- * and others. 0; CT_ENOINPUT when it cannot be read; CT_EAUTH when it is not such a file. */
+ * and others; one of root's may be read by its group, a service that may not change its key. 0;
+ * CT_ENOINPUT when it cannot be read; CT_EAUTH when it is not such a file. */
 int ct_net_key_load(const char *path, struct ct_key *ret_key, struct ct_error *err);
 
 /* Overwrite the secret so that the compiler keeps the writes. */

@@ -1,6 +1,7 @@
 /* What the user is told when the job has ended. */
 #include "node_state_uv.h"
 
+#include "base/fs.h"
 #include "base/str.h"
 #include "job/round.h"
 #include "job/run_text.h"
@@ -8,10 +9,13 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/runs.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 void keep_failure_cause(struct node *node)
 {
@@ -189,6 +193,34 @@ static void leave_error_file(const struct node *node)
     failures_write(&root, path);
 }
 
+/* Where Kubernetes reads why a pod ended: the report without the lines of output, cut. */
+static void leave_termination_message(const struct node *node)
+{
+    enum { ROOM = 4096 };
+    const char *path = ct_env_find(node->job->env, "CTRUN_TERMINATION_MESSAGE");
+    const struct ct_summary summary = {.cause = node->report.result.cause,
+                                       .node = node->report.cause_node};
+    struct ct_buf text;
+
+    if (path == NULL || path[0] == '\0')
+        return;
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0) {
+        ct_log_event(&node->log, CT_LOG_WARN, "termination_message",
+                     "CTRUN_TERMINATION_MESSAGE=%s cannot be written: %s", path, strerror(errno));
+        return;
+    }
+    ct_buf_init(&text, 0);
+    if (node->report.error.code != 0)
+        (void)ct_buf_printf(&text, "ctrun: error: %s\n", node->report.error.text);
+    else
+        ct_summary_failed(node->job->cfg.launch.rdzv_id, &summary, node->report.result.restarts,
+                          (uint32_t)node->job->cfg.launch.max_restarts, node->core.status, &text);
+    (void)ct_fs_write_all(fd, text.data, text.size < ROOM ? text.size : ROOM);
+    ct_buf_deinit(&text);
+    (void)close(fd);
+}
+
 /* ---- the end -------------------------------------------------------------------------------- */
 
 /* What a training that was stopped can go on from, as the trainer would find it; "" for programs
@@ -360,6 +392,9 @@ void show_end(struct node *node)
         ct_log_event(&node->log, CT_LOG_INFO, "complete", "the job is complete");
     if (node->core.unstopped > 0)
         report_unstopped(node);
+    if (node->report.error.code != 0 ||
+        (node->core.stopped_by == 0 && !node->core.released && how_it_ended(node) == CT_RUN_FAILED))
+        leave_termination_message(node);
     report_losses(ct_log_files_losses(ct_workers_files(node->workers)), &node->log);
     close_run(node);
 }

@@ -6,7 +6,9 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -42,6 +44,16 @@ int ct_log_level_find(const char *name)
         if (strcmp(level_names[i], name) == 0)
             return i;
     return -1;
+}
+
+bool ct_log_is_journal(int fd)
+{
+    const char *stream = getenv("JOURNAL_STREAM");
+    unsigned long long device, inode;
+    struct stat stat;
+
+    return stream != NULL && sscanf(stream, "%llu:%llu", &device, &inode) == 2 &&
+           fstat(fd, &stat) == 0 && stat.st_dev == device && stat.st_ino == inode;
 }
 
 static void put_json(struct ct_buf *line, const struct ct_log *log, enum ct_log_level level,
@@ -89,6 +101,7 @@ static void put_text(struct ct_buf *line, const struct ct_log *log, enum ct_log_
 void ct_log_event(const struct ct_log *log, enum ct_log_level level, const char *event,
                   const char *format, ...)
 {
+    static const char *const priorities[] = {"<7>", "<6>", "<4>", "<3>"};
     char message[2048];
     struct ct_buf line;
     va_list args;
@@ -99,6 +112,8 @@ void ct_log_event(const struct ct_log *log, enum ct_log_level level, const char 
     (void)vsnprintf(message, sizeof message, format, args);
     va_end(args);
     ct_buf_init(&line, 0);
+    if (log->journal)
+        (void)ct_buf_puts(&line, priorities[level]);
     if (log->json)
         put_json(&line, log, level, event, message);
     else

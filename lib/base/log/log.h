@@ -22,6 +22,7 @@ struct ct_log {
     enum ct_log_level level;
     bool json;
     bool stamped;  /* text begins with the local time: it goes to a file, not to a person */
+    bool journal;  /* lines begin with "<6>", their priority as journald reads it */
     bool coloured; /* "warning: " and "error: " */
     const int *node, *rank; /* fields of JSON; NULL while they are not known */
 };
@@ -31,6 +32,9 @@ void ct_log_init_fd(struct ct_log *log, const char *program, const int *fd);
 
 /* Parse "debug", "info", "warn", "error"; -1 for another name. */
 int ct_log_level_find(const char *name);
+
+/* Is the descriptor the stream to systemd's journal that JOURNAL_STREAM ("DEVICE:INODE") names? */
+bool ct_log_is_journal(int fd);
 
 /* Append the prefix of a text line: the local time if the log is stamped, else nothing. */
 void ct_log_stamp(const struct ct_log *log, struct ct_buf *line);

@@ -62,11 +62,34 @@ Test(key, an_existing_file_is_never_overwritten)
 
 Test(key, a_file_open_to_group_or_others_is_refused_with_the_remedy)
 {
+    if (geteuid() == 0) { /* root's own may be read by a group; this is a user's */
+        cr_assert_eq(chown(directory, 65534, 65534), 0);
+        cr_assert_eq(chown(path, 65534, 65534), 0);
+        cr_assert_eq(seteuid(65534), 0);
+    }
     cr_assert_eq(chmod(path, 0640), 0);
     cr_assert_eq(ct_net_key_load(path, &key, &err), CT_EAUTH);
     cr_assert(strstr(err.text, "(mode 0640): chmod 600") != NULL, "%s", err.text);
     cr_assert_eq(chmod(path, 0604), 0);
     cr_assert_eq(ct_net_key_load(path, &key, &err), CT_EAUTH);
+}
+
+Test(key, roots_file_may_be_read_by_its_group_and_by_nobody_else)
+{
+    if (geteuid() != 0)
+        cr_skip_test("this test needs root");
+    cr_assert_eq(chmod(directory, 0711), 0);
+    cr_assert_eq(chown(path, 0, 65534), 0);
+    cr_assert_eq(chmod(path, 0640), 0);
+    cr_assert_eq(ct_net_key_load(path, &key, &err), 0, "%s", err.text);
+    cr_assert_eq(setegid(65534), 0);
+    cr_assert_eq(seteuid(65534), 0);
+    cr_assert_eq(ct_net_key_load(path, &key, &err), 0, "a service in the group: %s", err.text);
+    cr_assert_eq(seteuid(0), 0);
+    for (mode_t mode = 0620; mode != 0; mode = mode == 0620 ? 0644 : 0) {
+        cr_assert_eq(chmod(path, mode), 0);
+        cr_assert_eq(ct_net_key_load(path, &key, &err), CT_EAUTH, "mode %o", (unsigned)mode);
+    }
 }
 
 Test(key, a_file_of_another_size_is_refused)
