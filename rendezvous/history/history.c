@@ -64,22 +64,16 @@ void ct_history_reports(struct ct_history *history)
 
 /* ---- events --------------------------------------------------------------------------------- */
 
-/* The newest event; NULL before the first. */
-static struct ct_history_event *newest(const struct ct_history *history)
-{
-    return history->event_count > 0
-               ? &history->events[(history->event_count - 1) % CT_HISTORY_EVENTS]
-               : NULL;
-}
-
 void ct_history_note(struct ct_history *history, uint64_t now_ms, uint64_t *number,
                      const struct ct_history_event *event)
 {
-    struct ct_history_event *to = newest(history);
+    uint64_t count = history->event_count;
+    bool again = count > 0 && event->kind == CT_ANNOUNCE_CHECKPOINT &&
+                 history->events[(count - 1) % CT_HISTORY_EVENTS].kind == event->kind;
+    struct ct_history_event *to = &history->events[(again ? count - 1 : count) % CT_HISTORY_EVENTS];
 
     CT_ASSERT(event->kind < CT_ANNOUNCEMENTS);
-    if (to == NULL || event->kind != CT_ANNOUNCE_CHECKPOINT || to->kind != event->kind)
-        to = &history->events[history->event_count++ % CT_HISTORY_EVENTS];
+    history->event_count += !again;
     *to = *event;
     to->number = ++*number;
     to->ms = now_ms;

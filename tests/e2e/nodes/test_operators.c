@@ -423,7 +423,8 @@ static void expect_page(const char *path, const char *code, const char *body)
 
 Test(operators, a_daemon_says_that_it_is_well_as_long_as_it_answers)
 {
-    static const char *const pages[] = {"/", "/status", "/metrics", "/healthz"};
+    static const char *const pages[] = {"/",        "/page.css",    "/page.js", "/status",
+                                        "/metrics", "/status.json", "/healthz"};
     struct proc daemon;
     char status[PATH_MAX], text[4096];
     const char *port_file = e2e_in_folder("port");
@@ -442,15 +443,74 @@ Test(operators, a_daemon_says_that_it_is_well_as_long_as_it_answers)
     cr_assert_not_null(proc_wait_text(&daemon, "answers HTTP on unix:/", 20));
     expect_page("/healthz", "200", "ok\n");
     expect_page("/status", "200", ""); /* no job is well, too */
-    expect_page("/health", "404", "no such page; GET / lists all\n");
-    for (size_t i = 0; i < CT_COUNT(pages); i++) {
-        char line[32];
+    expect_page("/status.json", "200", "{\"jobs\":[]}");
+    for (size_t i = 0; i < CT_COUNT(pages); i++)
         expect_page(pages[i], "200", NULL);
-        e2e_get("status", "/", text, sizeof text);
-        (void)snprintf(line, sizeof line, "\n%s ", pages[i]);
-        cr_assert_not_null(strstr(text, line), "%s is not in the list: %s", pages[i], text);
-    }
+    e2e_get("status", "/health", text, sizeof text);
+    cr_assert_not_null(strstr(text, " 404 "), "%s", text);
+    cr_assert_not_null(strstr(text, "/status.json"), "it says what there is: %s", text);
     stop_daemon(&daemon);
+}
+
+/* Until the page has these words. */
+static void wait_page(const char *path, const char *words)
+{
+    static char text[1 << 20];
+    double until = proc_now_s() + 30;
+
+    do
+        e2e_get("status", path, text, sizeof text);
+    while (strstr(text, words) == NULL && proc_now_s() < until);
+    cr_assert_not_null(strstr(text, words), "no %s in %s", words, text);
+}
+
+/* What the page of a ctrun that hosts its rendezvous, /metrics and `ctrun events` say of a job whose
+ * worker was killed. */
+Test(operators, a_job_shows_what_happened_to_it_and_where_its_time_went)
+{
+    struct proc job, events;
+    static char text[1 << 20];
+    char status[PATH_MAX], log[PATH_MAX];
+    double share = 0, value;
+    pid_t workers[2];
+    const char *const argv[] = {proc_program("ctrun"),
+                                "--status",
+                                status,
+                                "--rdzv_id",
+                                "seen",
+                                "--nproc_per_node",
+                                "2",
+                                "--max_restarts",
+                                "1",
+                                "--train.epochs=4000",
+                                "--eval.every=0",
+                                log,
+                                e2e_in_root("configs/digits_mlp.yaml"),
+                                NULL};
+    const char *const ask[] = {proc_program("ctrun"), "events", "--job", "seen", "--json", NULL};
+
+    (void)snprintf(status, sizeof status, "unix:%s", e2e_in_folder("status"));
+    (void)snprintf(log, sizeof log, "--log.dir=%s", e2e_in_folder("runs"));
+    proc_start(&job, argv, NULL);
+    cr_assert_not_null(proc_wait_text(&job, "the status page is at ", 20));
+    wait_page("/metrics", "ctrun_running{job=\"seen\"} 1");
+    cr_assert_eq(e2e_workers(&job, workers, 2), 2);
+    cr_assert_eq(kill(workers[1], SIGKILL), 0);
+    wait_page("/metrics", "ctrun_events_total{job=\"seen\",event=\"worker_failed\"} 1");
+    wait_page("/metrics", "ctrun_generation{job=\"seen\"} 2");
+    e2e_get("status", "/metrics", text, sizeof text);
+    for (const char *at = text; (at = strstr(at, "ctrun_time_seconds_total{")) != NULL; at++)
+        if (sscanf(at, "ctrun_time_seconds_total{%*[^}]} %lf", &value) == 1)
+            share += value;
+    cr_assert_gt(share, 0);
+    e2e_get("status", "/", text, sizeof text);
+    cr_assert_not_null(strstr(text, "<h2>seen</h2>"), "%s", text);
+    cr_assert_eq(proc_run(&events, ask, NULL, 20), 0, "%s", ct_buf_str(&events.text));
+    e2e_said(&events, "\"event\":\"worker_failed\",\"level\":\"bad\",\"text\":\"rank ");
+    proc_free(&events);
+    cr_assert_eq(kill(job.pid, SIGTERM), 0);
+    (void)proc_finish(&job, 30);
+    proc_free(&job);
 }
 
 /* ---- the wrong version ----------------------------------------------------------------------- */

@@ -21,7 +21,7 @@ bool status_get(const char *socket_path, const char *what, int patience_ms, char
     if (fd < 0)
         return false;
     (void)snprintf(request, sizeof request,
-                   "GET %s HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n", what);
+                   "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", what);
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     (void)snprintf(address.sun_path, sizeof address.sun_path, "%s", socket_path);
     if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0 &&

@@ -309,22 +309,16 @@ static void hold(struct host *host, uv_loop_t *loop, const struct job *job,
 }
 
 /* The page of the server here, if there is one, where --status wants it. */
-static int show(struct host *host, uv_loop_t *loop, const struct job *job, const struct ct_log *log,
-                struct ct_error *err)
+static int show(struct host *host, uv_loop_t *loop, const struct job *job, struct ct_error *err)
 {
     const char *where = job->cfg.launch.status;
     struct ct_endpoint endpoint;
-    char text[CT_ENDPOINT_TEXT];
 
     if (where[0] == '\0' || host->server == NULL || host->page != NULL)
         return 0;
     int rc = ct_endpoint_parse(where, -1, &endpoint, err);
     if (rc == 0)
         rc = ct_page_start(loop, &endpoint, host->server, &host->page, err);
-    if (rc == 0)
-        ct_log_event(log, CT_LOG_INFO, "status", "the status page is at %s%s",
-                     endpoint.is_unix ? "" : "http://",
-                     ct_endpoint_print(ct_page_endpoint(host->page), text));
     return rc;
 }
 
@@ -341,7 +335,7 @@ bool host_offer(struct host *host, uv_loop_t *loop, const struct job *job, const
 
     if (host->server == NULL) {
         hold(host, loop, job, log, voters);
-        if (show(host, loop, job, log, &err) != 0)
+        if (show(host, loop, job, &err) != 0)
             ct_log_event(log, CT_LOG_WARN, "status", "%s", err.text);
     }
     if (host->replicated)
@@ -372,7 +366,7 @@ int host_start(struct host *host, uv_loop_t *loop, const struct job *job, const 
     if (rc == 0 && host->server != NULL)
         warn_of_limit(job, log);
     if (rc == 0)
-        rc = show(host, loop, job, log, err);
+        rc = show(host, loop, job, err);
     if (rc != 0)
         host_close(host);
     return rc;
