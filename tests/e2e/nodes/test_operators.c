@@ -464,8 +464,8 @@ static void wait_page(const char *path, const char *words)
     cr_assert_not_null(strstr(text, words), "no %s in %s", words, text);
 }
 
-/* What the page of a ctrun that hosts its rendezvous, /metrics and `ctrun events` say of a job whose
- * worker was killed. */
+/* What the page of a ctrun that hosts its rendezvous, /metrics and `ctrun events` say of a job
+ * whose worker was killed. */
 Test(operators, a_job_shows_what_happened_to_it_and_where_its_time_went)
 {
     struct proc job, events;
