@@ -2,8 +2,10 @@
 #include "wire/failure.h"
 
 #include "base/assert.h"
+#include "base/error.h"
 #include "base/str.h"
 
+#include <stdio.h>
 #include <string.h>
 
 const struct ct_wire_failure ct_failure_none = {
@@ -30,4 +32,17 @@ void ct_failure_keep(struct ct_wire_failure *kept, const struct ct_wire_failure 
     kept->host = host;
     kept->error_file = path;
     kept->text = text;
+}
+
+const char *ct_failure_end(const struct ct_wire_failure *failure, char *to)
+{
+    const char *name = sigabbrev_np(failure->signal);
+
+    if (failure->code == CT_EHUNG)
+        (void)snprintf(to, CT_FAILURE_END, "hung");
+    else if (failure->signal != 0)
+        (void)snprintf(to, CT_FAILURE_END, "was ended by SIG%s", name != NULL ? name : "?");
+    else
+        (void)snprintf(to, CT_FAILURE_END, "exited with status %d", failure->status);
+    return to;
 }

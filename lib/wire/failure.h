@@ -13,6 +13,8 @@
 
 #include "wire/wire.h"
 
+enum { CT_FAILURE_END = 40 /* see ct_failure_end */ };
+
 /* With terminator: a longer host name is cut, a longer path is left out. */
 enum { CT_FAILURE_HOST_BYTES = 128, CT_FAILURE_PATH_BYTES = 512, CT_FAILURE_TEXT_BYTES = 2048 };
 
@@ -33,5 +35,9 @@ extern const struct ct_wire_failure ct_failure_none;
  * text cut to its last lines. NULL strings become "". `failure` may not lie in that room. */
 void ct_failure_keep(struct ct_wire_failure *kept, const struct ct_wire_failure *failure,
                      char *room, size_t room_bytes);
+
+/* Write how a worker ended to `to`, of CT_FAILURE_END bytes: "hung", "was ended by SIGKILL",
+ * "exited with status 3". Returns it. */
+const char *ct_failure_end(const struct ct_wire_failure *failure, char *to);
 
 #endif

@@ -205,11 +205,12 @@ static void announce_failure(struct ct_rdzv *job, const struct ct_rdzv_member *m
                              const struct ct_wire_failure *failure)
 {
     int length = (int)strcspn(failure->text, "\n");
+    char end[CT_FAILURE_END];
 
     ct_rdzv_announce(
         job, failure->code == CT_EHUNG ? CT_ANNOUNCE_WORKER_HUNG : CT_ANNOUNCE_WORKER_FAILED,
-        "rank %d of node %s failed%s%.*s", failure->rank, member->host, length > 0 ? ": " : "",
-        CT_MIN(length, 300), failure->text);
+        "rank %d of node %s %s%s%.*s", failure->rank, member->host, ct_failure_end(failure, end),
+        length > 0 ? ": " : "", CT_MIN(length, 300), failure->text);
 }
 
 void ct_rdzv_on_failure(struct ct_rdzv *job, struct ct_rdzv_member *member, uint64_t generation,

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/number/scale.h"
+#include "wire/failure.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -79,7 +80,7 @@ static double left_s(const struct ct_service_job *job, uint64_t now_ms)
 static void print_failure_cause(const struct ct_service_job *job, struct ct_buf *out)
 {
     const struct ct_wire_failure *cause = ct_rdzv_last_cause(job->core);
-    const char *name = cause != NULL ? sigabbrev_np(cause->signal) : NULL;
+    char end[CT_FAILURE_END];
 
     if (cause == NULL)
         return;
@@ -87,13 +88,8 @@ static void print_failure_cause(const struct ct_service_job *job, struct ct_buf 
         (void)ct_buf_printf(out, "node %s was lost", cause->host);
         return;
     }
-    (void)ct_buf_printf(out, "rank %d on %s ", cause->rank, cause->host);
-    if (cause->code == CT_EHUNG)
-        (void)ct_buf_puts(out, "hung");
-    else if (cause->signal != 0)
-        (void)ct_buf_printf(out, "was ended by SIG%s", name != NULL ? name : "?");
-    else
-        (void)ct_buf_printf(out, "exited with status %d", cause->status);
+    (void)ct_buf_printf(out, "rank %d on %s %s", cause->rank, cause->host,
+                        ct_failure_end(cause, end));
 }
 
 /* The next line of `*text`, which moves behind it; its length. */
