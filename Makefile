@@ -40,7 +40,7 @@ Q := $(if $(filter 1,$(V)),,@)
 SAY := @$(if $(or $(filter 1,$(V)),$(findstring s,$(firstword -$(MAKEFLAGS)))),true,echo)
 
 # ---- modules: folder, dependencies, libraries ---------------------------------------------------
-MODULES := base wire config net rpc tcpstore launch tensor cuda graph decode recipe data train replica rdzv agent coll bench plan planner exec calibrate ps trainer
+MODULES := base wire config net rpc tcpstore launch tensor cuda graph decode recipe data train replica rdzv agent doctor coll bench plan planner exec calibrate ps trainer
 
 DIRS_base   := lib/base lib/base/log lib/base/number
 DIRS_wire   := lib/wire
@@ -59,6 +59,7 @@ DIRS_train  := lib/train lib/train/checkpoint lib/train/plot
 DIRS_rdzv   := $(addprefix rendezvous/,core history service holder server page client store)
 DIRS_replica := rendezvous/replica
 DIRS_agent  := cmd/ctrun/agent/core
+DIRS_doctor := cmd/ctrun/doctor/core
 DIRS_coll   := $(addprefix collectives/,job group algorithm reduce) \
                $(addprefix collectives/backend/,self local tcp message ucx mpi hier staged nccl) \
                collectives collectives/backend
@@ -87,6 +88,7 @@ DEPS_train  := base
 DEPS_rdzv   := base wire net replica
 DEPS_replica := base wire
 DEPS_agent  := base launch rdzv
+DEPS_doctor := base
 DEPS_coll   := base wire net
 DEPS_bench  := base coll
 DEPS_plan   := base tensor graph
@@ -107,8 +109,8 @@ LIBS_train  := -ljansson
 
 PROGRAMS := ctrun ctrund ctworker
 # The folders of program $1 that are no module.
-folders = cmd/$1 $(filter-out $(DIRS_agent),$(patsubst %/.,%,$(wildcard cmd/$1/agent/. cmd/$1/agent/*/.)))
-USES_ctrun    := config decode data train recipe planner launch tcpstore rdzv agent bench calibrate
+folders = cmd/$1 $(filter-out $(DIRS_agent) $(DIRS_doctor),$(patsubst %/.,%,$(wildcard cmd/$1/agent/. cmd/$1/agent/*/. cmd/$1/doctor/.)))
+USES_ctrun    := config decode data train recipe planner launch tcpstore rdzv agent doctor bench calibrate
 USES_ctrund   := config rdzv
 USES_ctworker := trainer
 

@@ -63,6 +63,9 @@ int ct_cmd_flight(int argc, char **argv);
 /* gpus_cmd.c: list this machine's GPUs and their faults. */
 int ct_cmd_gpus(int argc, char **argv);
 
+/* doctor_cmd.c: check what would keep a job from starting here, and between machines. */
+int ct_cmd_doctor(int argc, char **argv);
+
 /* config_cmd.c: print the effective configuration, or the keys that one may have. */
 int ct_cmd_config(int argc, char **argv);
 

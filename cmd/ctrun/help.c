@@ -228,7 +228,6 @@ static const char most_used[] =
     "Examples:\n"
     "  ctrun --nproc_per_node 2 configs/digits_mlp.yaml\n"
     "  ctrun --nproc_per_node gpu --max_restarts 3 train.py --lr 3e-4\n"
-    "  ctrun --nproc_per_node 8 -- hostname\n"
     "ctrun help SUBCOMMAND explains one; the manual is ctrun(1).\n";
 
 static int overview(void)

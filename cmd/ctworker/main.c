@@ -6,6 +6,7 @@
  *
  * Exit status: 0; 128 + n after a stop by signal n; else that of the error (base/error.def). */
 #include "base/str.h"
+#include "base/version.h"
 #include "collectives/backend/mpi/mpi_launch.h"
 #include "trainer/setup.h"
 #include "trainer/train.h"
@@ -240,7 +241,10 @@ int main(int argc, char **argv)
     (void)signal(SIGUSR2, SIG_IGN);
     int status = ct_exit_status(load_config(&cfg, argc, argv, &err));
     if (status == 0 && (cfg.command.help || cfg.command.version))
-        status = fputs(usage, stdout) < 0 || fflush(stdout) != 0 ? ct_exit_status(CT_EIO) : 0;
+        status = fputs(cfg.command.version ? "ctworker " CT_VERSION "\n" : usage, stdout) < 0 ||
+                         fflush(stdout) != 0
+                     ? ct_exit_status(CT_EIO)
+                     : 0;
     else if (status == 0)
         status = run(&cfg, &err);
     if (err.text[0] != '\0' && reports_for_node()) {
