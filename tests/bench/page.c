@@ -1,9 +1,9 @@
 /* What the status page costs a rendezvous: its paths for one job of N nodes and for J jobs of one.
  *
- * usage: page [NODES [JOBS]]            10000 nodes, 1000 jobs
+ *     page [NODES [JOBS]]            10000 nodes, 1000 jobs
  *
- * One line a path: milliseconds (median of 21) and bytes. At a scrape a second one per cent of a core
- * is 10 ms. */
+ * One line a path: milliseconds (median of 21) and bytes. At a scrape a second one per cent of a
+ * core is 10 ms. */
 #include "rendezvous/page/page.h"
 
 #include "base/assert.h"
