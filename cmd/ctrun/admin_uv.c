@@ -382,7 +382,8 @@ static int ask_local(struct question *question, const struct ct_key *key)
     char paths[LOCAL_SOCKETS_MAX][LOCAL_SOCKET_BYTES];
     const struct ct_message *asked = &question->request->ask;
     bool is_status = asked->type == CT_MSG_ADMIN && asked->admin.verb == CT_ADMIN_STATUS;
-    bool is_query = asked->type == CT_MSG_FLIGHT_QUERY && question->job[0] != '\0';
+    bool is_events = asked->type == CT_MSG_ADMIN && asked->admin.verb == CT_ADMIN_EVENTS;
+    bool is_query = (is_events || asked->type == CT_MSG_FLIGHT_QUERY) && question->job[0] != '\0';
     bool is_takeover = asked->type == CT_MSG_ADMIN && asked->admin.verb == CT_ADMIN_TAKEOVER;
     enum local_socket kind;
     size_t count = find_local(is_takeover, &kind, paths);

@@ -151,20 +151,24 @@ int ct_edit_distance(const char *a, const char *b)
     enum { LONGEST = 63 };
     size_t rows = CT_MIN(strlen(a), (size_t)LONGEST);
     size_t columns = CT_MIN(strlen(b), (size_t)LONGEST);
-    int row[LONGEST + 1];
+    int table[3][LONGEST + 1] = {{0}}; /* of row i in table[i % 3] */
 
     for (size_t j = 0; j <= columns; j++)
-        row[j] = (int)j;
+        table[0][j] = (int)j;
     for (size_t i = 1; i <= rows; i++) {
-        int diagonal = row[0];
+        int *row = table[i % 3];
+        const int *above = table[(i - 1) % 3];
+
         row[0] = (int)i;
         for (size_t j = 1; j <= columns; j++) {
-            int replace = diagonal + (fold(a[i - 1]) != fold(b[j - 1]));
-            diagonal = row[j];
-            row[j] = CT_MIN(replace, CT_MIN(row[j], row[j - 1]) + 1);
+            char x = fold(a[i - 1]), y = fold(b[j - 1]);
+
+            row[j] = CT_MIN(above[j - 1] + (x != y), CT_MIN(above[j], row[j - 1]) + 1);
+            if (i > 1 && j > 1 && x == fold(b[j - 2]) && fold(a[i - 2]) == y)
+                row[j] = CT_MIN(row[j], table[(i - 2) % 3][j - 2] + 1);
         }
     }
-    return row[columns];
+    return table[rows % 3][columns];
 }
 
 const char *ct_nearest(const char *text, size_t count,

@@ -25,7 +25,8 @@ int ct_parse_bool(const char *text, bool *ret_value);
 bool ct_starts_with(const char *text, const char *prefix);
 bool ct_ends_with(const char *text, const char *suffix);
 
-/* Return the Levenshtein distance, with '-' and '_' and upper and lower case taken as equal. */
+/* Return how many letters have to be put in, left out, replaced, or exchanged with their neighbour
+ * (optimal string alignment), with '-' and '_' and upper and lower case taken as equal. */
 int ct_edit_distance(const char *a, const char *b);
 
 /* Return the closest of `count` names (name_at(context, i)) to `text` if it may be a typing error

@@ -295,8 +295,8 @@ void ct_rdzv_on_join(struct ct_rdzv *job, const struct ct_rdzv_event *event)
     ct_rdzv_renew_lease(job, member);
     welcome(job, member);
     if (is_new) {
-        ct_rdzv_announce(job, CT_ANNOUNCE_NODE_JOINED, "node %s joined with %u slots", member->host,
-                         member->slots);
+        ct_rdzv_announce(job, CT_ANNOUNCE_NODE_JOINED, "node %s joined with %u slot%s",
+                         member->host, member->slots, member->slots == 1 ? "" : "s");
         ct_rdzv_admit(job, member);
     } else if (!has_left_round(job, member, join->over, UINT64_MAX)) {
         repeat_for(job, member, join->acting);

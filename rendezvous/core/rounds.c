@@ -292,8 +292,10 @@ static void start_round(struct ct_rdzv *job)
     job->lost_generation = 0;
     job->leave_until_ms = job->leavers > 0 ? job->now_ms + job->params.prepare_ms : UINT64_MAX;
     ct_rdzv_push(job, CT_RDZV_DO_ROUND, CT_RDZV_ALL)->generation = job->roster.generation;
-    ct_rdzv_announce(job, CT_ANNOUNCE_ROUND_RUNS, "round %" PRIu64 " runs with %u nodes, %u ranks",
-                     job->roster.generation, job->roster.count, job->roster.world);
+    ct_rdzv_announce(job, CT_ANNOUNCE_ROUND_RUNS,
+                     "round %" PRIu64 " runs with %u node%s, %u rank%s", job->roster.generation,
+                     job->roster.count, job->roster.count == 1 ? "" : "s", job->roster.world,
+                     job->roster.world == 1 ? "" : "s");
 }
 
 /* Somebody was lost while the roster was being made durable. */

@@ -90,7 +90,7 @@ static void put_rounds(const struct ct_history *history, struct ct_buf *out)
 
 static void put_job(const struct ct_service_job *job, uint64_t now_ms, struct ct_buf *out)
 {
-    ct_admin_describe_json(job, now_ms, out);
+    ct_admin_describe_json(job, now_ms, CT_METRICS_NODES, out);
     out->size--; /* what follows is in the same object */
     (void)ct_buf_puts(out, ",");
     put_curve(job->history, out);

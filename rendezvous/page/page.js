@@ -52,8 +52,14 @@ function card(name) {
   return known;
 }
 
+// Of a large job its nodes come as counts alone.
+function countNodes(job) {
+  return job.nodes ? job.nodes.length : Object.values(job.node_states).reduce((sum, count) => sum + count, 0);
+}
+
 function showFacts(to, job) {
-  const facts = [["ranks", `${job.world} on ${job.nodes.length} node${job.nodes.length === 1 ? "" : "s"}`], ["round", job.generation],
+  const count = countNodes(job);
+  const facts = [["ranks", `${job.world} on ${count} node${count === 1 ? "" : "s"}`], ["round", job.generation],
                  ["restarts", `${job.restarts} of ${job.max_restarts}`]];
   if (job.step !== undefined) {
     facts.unshift(["step", job.steps ? `${job.step} of ${job.steps}` : job.step], ["loss", number(job.loss)]);
@@ -109,6 +115,14 @@ function showTime(known, time) {
 }
 
 function showNodes(to, job) {
+  if (!job.nodes) {
+    to.replaceChildren(...Object.entries(job.node_states).filter(([, count]) => count > 0).map(([name, count]) => {
+      const row = element("tr");
+      row.append(element("td", `${count} nodes`), element("td", name.toLowerCase()), element("td"), element("td"));
+      return row;
+    }));
+    return;
+  }
   to.replaceChildren(...job.nodes.map((node) => {
     const row = element("tr");
     const good = node.connected && !node.leaving;

@@ -89,7 +89,7 @@ static void describe(const struct ct_service_job *job, uint64_t now_ms, bool jso
                      struct ct_buf *out)
 {
     if (json)
-        ct_admin_describe_json(job, now_ms, out);
+        ct_admin_describe_json(job, now_ms, SIZE_MAX, out);
     else
         ct_admin_describe(job, now_ms, out);
 }

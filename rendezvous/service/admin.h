@@ -89,8 +89,10 @@ void ct_service_put_events(const struct ct_service *service, uint64_t now_ms,
 
 /* ---- admin_text.c ---- */
 
-/* Append the status of one job, as text and as a JSON object. */
+/* Append the status of one job, as text and as a JSON object: its nodes, or of more than
+ * `nodes_max` places how many are in each state. */
 void ct_admin_describe(const struct ct_service_job *job, uint64_t now_ms, struct ct_buf *out);
-void ct_admin_describe_json(const struct ct_service_job *job, uint64_t now_ms, struct ct_buf *out);
+void ct_admin_describe_json(const struct ct_service_job *job, uint64_t now_ms, size_t nodes_max,
+                            struct ct_buf *out);
 
 #endif

@@ -266,7 +266,7 @@ static void put_waits_json(const struct ct_service_job *job, uint64_t now_ms, st
     (void)ct_buf_puts(out, "],");
 }
 
-static void put_lists_json(const struct ct_service_job *job, uint64_t now_ms, struct ct_buf *out)
+static void put_cordons_json(const struct ct_service_job *job, uint64_t now_ms, struct ct_buf *out)
 {
     const struct ct_rdzv_cordon *cordon;
     (void)ct_buf_puts(out, "\"cordons\":[");
@@ -278,8 +278,32 @@ static void put_lists_json(const struct ct_service_job *job, uint64_t now_ms, st
             put_number(out, "left_s", cordon_left_s(cordon, now_ms));
         end_object(out);
     }
-    (void)ct_buf_puts(out, "],\"nodes\":[");
+    (void)ct_buf_puts(out, "],");
+}
+
+/* How many nodes are in each state. */
+static void put_node_counts(const struct ct_service_job *job, struct ct_buf *out)
+{
+    size_t counts[CT_RDZV_MEMBER_STATES] = {0};
     const char *separator = "";
+
+    for (size_t i = 0; i < ct_rdzv_capacity(job->core); i++)
+        counts[ct_rdzv_member(job->core, i)->state]++;
+    (void)ct_buf_puts(out, "\"node_states\":{");
+    for (enum ct_rdzv_member_state state = CT_RDZV_FREE + 1; state < CT_RDZV_MEMBER_STATES;
+         state++) {
+        (void)ct_buf_printf(out, "%s\"%s\":%zu", separator, ct_rdzv_member_state_name(state),
+                            counts[state]);
+        separator = ",";
+    }
+    (void)ct_buf_puts(out, "}");
+}
+
+static void put_nodes_json(const struct ct_service_job *job, uint64_t now_ms, struct ct_buf *out)
+{
+    const char *separator = "";
+
+    (void)ct_buf_puts(out, "\"nodes\":[");
     for (size_t i = 0; i < ct_rdzv_capacity(job->core); i++) {
         if (!is_node(ct_rdzv_member(job->core, i)))
             continue;
@@ -320,7 +344,8 @@ static void put_restart_json(const struct ct_service_job *job, struct ct_buf *ou
     ct_buf_deinit(&text);
 }
 
-void ct_admin_describe_json(const struct ct_service_job *job, uint64_t now_ms, struct ct_buf *out)
+void ct_admin_describe_json(const struct ct_service_job *job, uint64_t now_ms, size_t nodes_max,
+                            struct ct_buf *out)
 {
     const struct ct_rdzv *core = job->core;
     const struct ct_rdzv_params *p = ct_rdzv_params(core);
@@ -346,6 +371,10 @@ void ct_admin_describe_json(const struct ct_service_job *job, uint64_t now_ms, s
     }
     put_key(out, "journal", trouble_of(job)[0] != '\0' ? trouble_of(job) : "in order");
     put_waits_json(job, now_ms, out);
-    put_lists_json(job, now_ms, out);
+    put_cordons_json(job, now_ms, out);
+    if (ct_rdzv_capacity(core) <= nodes_max)
+        put_nodes_json(job, now_ms, out);
+    else
+        put_node_counts(job, out);
     end_object(out);
 }

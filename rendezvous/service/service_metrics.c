@@ -177,7 +177,7 @@ static void put_sample(struct ct_buf *out, const char *name, const struct source
 {
     (void)ct_buf_puts(out, name);
     if (of->job != NULL) {
-        (void)ct_buf_puts(out, "{job=");
+        (void)ct_buf_puts(out, "{job_id=");
         ct_json_string(out, ct_rdzv_name(of->job->core));
         if (label != NULL) {
             (void)ct_buf_printf(out, ",%s=", label);
@@ -206,9 +206,8 @@ static void put_uses(struct ct_buf *out, const struct family *family, const stru
 static void put_events(struct ct_buf *out, const struct family *family, const struct source *of)
 {
     for (enum ct_announcement kind = 0; kind < CT_ANNOUNCEMENTS; kind++)
-        if (of->history->counts[kind] > 0)
-            put_sample(out, family->name, of, "event", ct_announcement_name(kind),
-                       (double)of->history->counts[kind]);
+        put_sample(out, family->name, of, "event", ct_announcement_name(kind),
+                   (double)of->history->counts[kind]);
 }
 
 static void put_histogram(struct ct_buf *out, const struct family *family, const struct source *of)

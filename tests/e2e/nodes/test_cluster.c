@@ -22,7 +22,8 @@ static void leave(void)
 
 TestSuite(cluster, .init = e2e_enter, .fini = leave, .timeout = 120);
 
-enum { PORT = 29400, PATIENCE_MS = 300 };
+/* What is expected to come is waited for, on however busy a machine. */
+enum { PORT = 29400, PATIENCE_MS = 300, LONG_MS = 20000 };
 
 static struct sockaddr_in address_of(int host)
 {
@@ -45,7 +46,7 @@ static int socket_on(int host)
     return fd;
 }
 
-static bool reaches(const int *sockets, int from, int to)
+static bool reaches(const int *sockets, int from, int to, int patience_ms)
 {
     struct sockaddr_in address = address_of(to);
     struct pollfd poller = {sockets[to], POLLIN, 0};
@@ -53,16 +54,19 @@ static bool reaches(const int *sockets, int from, int to)
 
     if (sendto(sockets[from], &byte, 1, 0, (const struct sockaddr *)&address, sizeof address) != 1)
         return false;
-    return poll(&poller, 1, PATIENCE_MS) == 1 && recv(sockets[to], &byte, 1, 0) == 1;
+    return poll(&poller, 1, patience_ms) == 1 && recv(sockets[to], &byte, 1, 0) == 1;
 }
 
 static void expect_sides(const int *sockets, int count, unsigned apart)
 {
     for (int i = 0; i < count; i++)
         for (int j = 0; j < count; j++)
-            if (i != j)
-                cr_assert_eq(reaches(sockets, i, j), (apart >> i & 1) == (apart >> j & 1),
+            if (i != j) {
+                bool together = (apart >> i & 1) == (apart >> j & 1);
+
+                cr_assert_eq(reaches(sockets, i, j, together ? LONG_MS : PATIENCE_MS), together,
                              "%d to %d with sides %x", i, j, apart);
+            }
 }
 
 Test(cluster, hosts_that_are_split_reach_their_own_side_alone)
@@ -90,7 +94,8 @@ Test(cluster, sixty_four_hosts_can_be_made_and_none_of_them_stays)
     cluster_up(HOSTS_MAX);
     sockets[0] = socket_on(0);
     sockets[HOSTS_MAX - 1] = socket_on(HOSTS_MAX - 1);
-    cr_assert(reaches(sockets, 0, HOSTS_MAX - 1) && reaches(sockets, HOSTS_MAX - 1, 0));
+    cr_assert(reaches(sockets, 0, HOSTS_MAX - 1, LONG_MS) &&
+              reaches(sockets, HOSTS_MAX - 1, 0, LONG_MS));
     (void)snprintf(path, sizeof path, "/run/netns/%s", hosts_space(cluster_hosts(), 63));
     cr_assert(e2e_exists(path));
     cluster_down();

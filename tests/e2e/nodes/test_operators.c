@@ -493,11 +493,11 @@ Test(operators, a_job_shows_what_happened_to_it_and_where_its_time_went)
     (void)snprintf(log, sizeof log, "--log.dir=%s", e2e_in_folder("runs"));
     proc_start(&job, argv, NULL);
     cr_assert_not_null(proc_wait_text(&job, "the status page is at ", 20));
-    wait_page("/metrics", "ctrun_running{job=\"seen\"} 1");
+    wait_page("/metrics", "ctrun_running{job_id=\"seen\"} 1");
     cr_assert_eq(e2e_workers(&job, workers, 2), 2);
     cr_assert_eq(kill(workers[1], SIGKILL), 0);
-    wait_page("/metrics", "ctrun_events_total{job=\"seen\",event=\"worker_failed\"} 1");
-    wait_page("/metrics", "ctrun_generation{job=\"seen\"} 2");
+    wait_page("/metrics", "ctrun_events_total{job_id=\"seen\",event=\"worker_failed\"} 1");
+    wait_page("/metrics", "ctrun_generation{job_id=\"seen\"} 2");
     e2e_get("status", "/metrics", text, sizeof text);
     for (const char *at = text; (at = strstr(at, "ctrun_time_seconds_total{")) != NULL; at++)
         if (sscanf(at, "ctrun_time_seconds_total{%*[^}]} %lf", &value) == 1)

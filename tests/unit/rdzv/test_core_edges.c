@@ -128,7 +128,7 @@ Test(core_edges, nothing_is_told_before_it_is_durable)
     scene_disk(&s, DISK_GOOD);
     scene_expect(&s, "[    0] > PERSISTED #2\n"
                      "[    0] < all ROUND g1 world=2 [a:0]\n"
-                     "[    0] < (round 1 runs with 1 nodes, 2 ranks)\n");
+                     "[    0] < (round 1 runs with 1 node, 2 ranks)\n");
     scene_deinit(&s);
 }
 

@@ -593,7 +593,8 @@ Test(service, status_and_metrics_name_every_job)
         strstr(ct_buf_str(&text), "job one: waiting for 1 more node (1 of 2 joined: h)"));
     ct_buf_clear(&text);
     ct_service_metrics(b.service, 0, &text);
-    cr_assert_not_null(strstr(ct_buf_str(&text), "ctrun_members{job=\"two \\\"quoted\\\"\"} 1\n"));
+    cr_assert_not_null(
+        strstr(ct_buf_str(&text), "ctrun_members{job_id=\"two \\\"quoted\\\"\"} 1\n"));
     ct_buf_deinit(&text);
     ct_service_free(b.service);
 }
