@@ -134,7 +134,7 @@ static bool is_kind(const json_t *record, const char *kind)
 void speech_check(const json_t *record, const char *line)
 {
     static const char *const kinds[] = {"log",     "output",  "progress", "eval",
-                                        "summary", "failure", NULL};
+                                        "summary", "failure", "event",    NULL};
     bool training = is_kind(record, "progress") || is_kind(record, "eval");
 
     cr_assert(is_among(text_of(record, "kind"), kinds) && strlen(text_of(record, "time")) == 24,
