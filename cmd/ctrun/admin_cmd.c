@@ -1,11 +1,9 @@
 /* ctrun status | drain | cordon | uncordon | takeover: questions and orders to a job that runs. */
 #include "commands.h"
 
-#include "admin_uv.h"
+#include "asking.h"
 #include "base/assert.h"
-#include "base/fs.h"
 #include "base/str.h"
-#include "cli_options.h"
 #include "rendezvous/service/admin.h"
 
 #include <stdio.h>
@@ -14,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WATCH_S = 1 };
+enum { WATCH_S = 1, WHO_BYTES = 32 };
 
 static const struct verb {
     const char *name;
@@ -24,18 +22,17 @@ static const struct verb {
     {"uncordon", CT_ADMIN_UNCORDON}, {"takeover", CT_ADMIN_TAKEOVER},
 };
 
-/* What a daemon says may have been told to it by anybody: nothing of it drives the terminal. */
+static const char *name_of(const struct verb *verb, char name[WHO_BYTES])
+{
+    (void)snprintf(name, WHO_BYTES, "ctrun %s", verb->name);
+    return name;
+}
+
 static int complain(const struct verb *verb, int code, const char *text)
 {
-    struct ct_buf clean;
-    char who[32];
+    char who[WHO_BYTES];
 
-    (void)snprintf(who, sizeof who, "ctrun %s", verb->name);
-    ct_buf_init(&clean, 0);
-    ct_buf_put_clean(&clean, text, "\n\t");
-    int status = ct_command_fail(who, code, ct_buf_str(&clean));
-    ct_buf_deinit(&clean);
-    return status;
+    return ct_command_fail(name_of(verb, who), code, text);
 }
 
 /* The command's own words go into the request, those that say where the job is into `rest`, which
@@ -74,29 +71,11 @@ static int parse_arguments(const struct verb *verb, int argc, char **argv,
         code = ct_error_set(err, CT_EUSAGE, "which host? Name it as `ctrun status` shows it");
     if (code != 0)
         return code;
-    if (id != NULL) {
-        (void)ct_buf_printf(job, "--rdzv_id=%s", id);
-        rest[cli.rest_count++] = (char *)(uintptr_t)ct_buf_str(job);
-    }
+    asking_put_job(&cli, id, job);
     request->ask.admin.json = json;
     request->ask.admin.reason = reason;
     request->ask.admin.host = of_host ? host : "";
     return cli.rest_count;
-}
-
-static int print(const struct ct_buf *text, bool on_clear_screen)
-{
-    struct ct_buf clean;
-
-    ct_buf_init(&clean, 0);
-    if (on_clear_screen)
-        (void)ct_buf_puts(&clean, "\033[H\033[2J");
-    ct_buf_put_clean(&clean, ct_buf_str(text), "\n\t");
-    if (text->size == 0 || text->data[text->size - 1] != '\n')
-        (void)ct_buf_puts(&clean, "\n");
-    int rc = ct_fs_write_all(STDOUT_FILENO, ct_buf_str(&clean), clean.size);
-    ct_buf_deinit(&clean);
-    return rc == 0 ? 0 : CT_EIO;
 }
 
 /* What "done" means of such an order: until when. */
@@ -123,6 +102,7 @@ static void explain(const struct ct_msg_admin *order, struct ct_buf *text)
 /* Ask once; with --watch again and again, on a cleared screen, until the job cannot be found. */
 static int ask(const struct verb *verb, const struct admin_request *request)
 {
+    const char *clear = request->watch && request->ask.admin.json == 0 ? "\033[H\033[2J" : "";
     struct ct_error err = {0};
     struct ct_buf text;
     int rc;
@@ -133,8 +113,10 @@ static int ask(const struct verb *verb, const struct admin_request *request)
         rc = admin_ask(request, &text, &err);
         if (rc == 0 && verb->verb != CT_ADMIN_STATUS)
             explain(&request->ask.admin, &text);
+        if (text.size == 0 || text.data[text.size - 1] != '\n')
+            (void)ct_buf_puts(&text, "\n");
         if (rc == 0)
-            rc = print(&text, request->watch && request->ask.admin.json == 0);
+            rc = asking_print(clear, &text, &err);
         if (rc == 0 && request->watch)
             (void)sleep(WATCH_S);
     } while (rc == 0 && request->watch);
@@ -145,23 +127,13 @@ static int ask(const struct verb *verb, const struct admin_request *request)
 /* Read the configuration's options, ask, and say what is wrong. */
 static int run(const struct verb *verb, struct admin_request *request, int count, char **rest)
 {
-    struct ct_config_errors *errs = calloc(1, sizeof *errs);
-    const struct ct_config_input input = {.argc = count, .argv = rest, .env = environ};
-    int status;
+    char who[WHO_BYTES];
+    int status = asking_load(name_of(verb, who), request, count, rest);
 
-    if (errs == NULL)
-        return complain(verb, CT_ENOMEM, "out of memory");
-    int rc = ct_config_load(&request->cfg, &input, errs);
-    if (rc != 0) {
-        ct_complain(errs, false);
-        status = ct_exit_status(rc);
-    } else {
-        admin_sign(request);
-        request->ask.admin.author = request->author;
+    request->ask.admin.author = request->author;
+    if (status == 0)
         status = ask(verb, request);
-    }
     ct_config_deinit(&request->cfg);
-    free(errs);
     return status;
 }
 

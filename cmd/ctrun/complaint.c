@@ -33,23 +33,29 @@ bool ct_complaints_in_json(void)
     return in_json;
 }
 
-/* Text as it is: it may have several lines. */
-static void print_message(const char *who, enum ct_log_level level, const char *text)
+/* It may have several lines, and words of whoever answered: nothing of it drives the terminal. */
+static void print_message(const char *who, enum ct_log_level level, const char *words)
 {
     static const int stderr_fd = STDERR_FILENO;
+    struct ct_buf clean;
     struct ct_log log;
+
+    ct_buf_init(&clean, 0);
+    ct_buf_put_clean(&clean, words, "\n\t");
+    const char *text = ct_buf_str(&clean);
 
     if (in_json) {
         ct_log_init_fd(&log, who, &stderr_fd);
         log.json = true;
         ct_log_event(&log, level, level == CT_LOG_ERROR ? "failed" : "note", "%s", text);
-        return;
+    } else {
+        (void)fprintf(stderr, "%s: %s%s\n", who,
+                      level == CT_LOG_ERROR  ? "error: "
+                      : level == CT_LOG_WARN ? "warning: "
+                                             : "",
+                      text);
     }
-    (void)fprintf(stderr, "%s: %s%s\n", who,
-                  level == CT_LOG_ERROR  ? "error: "
-                  : level == CT_LOG_WARN ? "warning: "
-                                         : "",
-                  text);
+    ct_buf_deinit(&clean);
 }
 
 int ct_command_fail(const char *who, int code, const char *text)

@@ -4,9 +4,7 @@
  * for later numbers, until it knows the job no more. */
 #include "commands.h"
 
-#include "admin_uv.h"
-#include "base/fs.h"
-#include "cli_options.h"
+#include "asking.h"
 #include "rendezvous/service/admin.h"
 
 #include <inttypes.h>
@@ -16,9 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { PAUSE_MS = 300, GENERATION_WIDTH = 5, EVENT_WIDTH = 16 };
+
+static const char who[] = "ctrun events";
 
 struct reading {
     struct admin_request *request;
@@ -26,17 +25,6 @@ struct reading {
     bool several; /* jobs: their names are told */
     bool any;     /* an answer came */
 };
-
-static int complain(int code, const char *text)
-{
-    struct ct_buf clean;
-
-    ct_buf_init(&clean, 0);
-    ct_buf_put_clean(&clean, text, "\n\t");
-    int status = ct_command_fail("ctrun events", code, ct_buf_str(&clean));
-    ct_buf_deinit(&clean);
-    return status;
-}
 
 /* "2026-03-01T10:00:02.125Z" in local time, as logs have it. */
 static void print_time(const char *utc, struct ct_buf *to)
@@ -75,19 +63,18 @@ static void print_event(const struct reading *reading, const json_t *event, stru
 }
 
 /* Print an answer's lines, and note the number of the last. */
-static int print_answer(struct reading *reading, const char *answer)
+static int print_answer(struct reading *reading, const char *answer, struct ct_error *err)
 {
     uint64_t *after = &reading->request->ask.admin.after;
-    struct ct_buf text, clean;
+    struct ct_buf text;
 
     ct_buf_init(&text, 0);
-    ct_buf_init(&clean, 0);
     for (const char *line = answer; *line != '\0';) {
         size_t size = strcspn(line, "\n");
         json_t *event = json_loadb(line, size, 0, NULL);
         const uint64_t number = (uint64_t)json_integer_value(json_object_get(event, "number"));
 
-        *after = number > *after ? number : *after;
+        *after = number > 0 ? number : *after; /* a daemon that was started again counts anew */
         if (reading->json)
             (void)ct_buf_printf(&text, "%.*s\n", (int)size, line);
         else if (event != NULL)
@@ -95,11 +82,7 @@ static int print_answer(struct reading *reading, const char *answer)
         json_decref(event);
         line += size + (line[size] == '\n');
     }
-    ct_buf_put_clean(&clean, ct_buf_str(&text), "\n\t");
-    int rc = text.failed || clean.failed
-                 ? CT_ENOMEM
-                 : ct_fs_write_all(STDOUT_FILENO, ct_buf_str(&clean), clean.size);
-    ct_buf_deinit(&clean);
+    int rc = asking_print("", &text, err);
     ct_buf_deinit(&text);
     return rc;
 }
@@ -115,7 +98,7 @@ static int read_events(struct reading *reading, struct ct_error *err)
         ct_buf_clear(&answer);
         rc = admin_ask(reading->request, &answer, err);
         if (rc == 0)
-            rc = print_answer(reading, ct_buf_str(&answer));
+            rc = print_answer(reading, ct_buf_str(&answer), err);
         more = answer.size > 0 || reading->follow;
         if (rc == 0 && answer.size == 0 && more)
             (void)poll(NULL, 0, PAUSE_MS);
@@ -129,27 +112,17 @@ static int read_events(struct reading *reading, struct ct_error *err)
 
 static int run(struct reading *reading, int count, char **rest)
 {
-    struct ct_config_errors *errs = calloc(1, sizeof *errs);
     struct admin_request *request = reading->request;
-    const struct ct_config_input input = {.argc = count, .argv = rest, .env = environ};
     struct ct_error err = {0};
-    int status = 0;
+    int status = asking_load(who, request, count, rest);
 
-    if (errs == NULL)
-        return complain(CT_ENOMEM, "out of memory");
-    int rc = ct_config_load(&request->cfg, &input, errs);
-    if (rc != 0) {
-        ct_complain(errs, false);
-        status = ct_exit_status(rc);
-    } else {
-        admin_sign(request);
+    if (status == 0) {
         request->ask.admin.author = request->author;
         reading->several = strcmp(request->cfg.launch.rdzv_id, "none") == 0;
-        rc = read_events(reading, &err);
-        status = rc == 0 ? 0 : complain(rc, err.text);
+        int rc = read_events(reading, &err);
+        status = rc == 0 ? 0 : ct_command_fail(who, rc, err.text);
     }
     ct_config_deinit(&request->cfg);
-    free(errs);
     return status;
 }
 
@@ -172,14 +145,11 @@ int ct_cmd_events(int argc, char **argv)
     struct ct_buf job;
 
     if (rest == NULL)
-        return complain(CT_ENOMEM, "out of memory");
+        return ct_command_fail(who, CT_ENOMEM, "out of memory");
     ct_buf_init(&job, 0);
     int rc = ct_cli_options_read(&cli, argc - 1, argv + 1, &err);
-    if (rc == 0 && id != NULL) {
-        (void)ct_buf_printf(&job, "--rdzv_id=%s", id);
-        rest[cli.rest_count++] = (char *)(uintptr_t)ct_buf_str(&job);
-    }
-    int status = rc != 0 ? complain(rc, err.text) : run(&reading, cli.rest_count, rest);
+    asking_put_job(&cli, id, &job);
+    int status = rc != 0 ? ct_command_fail(who, rc, err.text) : run(&reading, cli.rest_count, rest);
     ct_buf_deinit(&job);
     free(rest);
     return status;

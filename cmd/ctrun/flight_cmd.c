@@ -7,12 +7,11 @@
  *                                     rendezvous; with the verdict on them (flight_job.h) */
 #include "commands.h"
 
-#include "admin_uv.h"
+#include "asking.h"
 
 #include "base/assert.h"
 #include "base/fs.h"
 #include "base/str.h"
-#include "cli_options.h"
 #include "diagnose/traces.h"
 #include "flight_job.h"
 
@@ -43,18 +42,6 @@ struct search {
     size_t shown;
     struct ct_buf text;
 };
-
-/* Programs and nodes name their groups and functions as they like: no name drives the terminal. */
-static int print(const struct ct_buf *text)
-{
-    struct ct_buf clean;
-
-    ct_buf_init(&clean, 0);
-    ct_buf_put_clean(&clean, ct_buf_str(text), "\n\t");
-    int rc = clean.failed ? CT_ENOMEM : ct_fs_write_all(STDOUT_FILENO, clean.data, clean.size);
-    ct_buf_deinit(&clean);
-    return rc;
-}
 
 static bool is_new(struct search *search, ino_t inode)
 {
@@ -130,6 +117,7 @@ static int complain(int code, const char *text)
 static int search_here(const struct flight_options *options)
 {
     struct search search = {.options = options};
+    struct ct_error err = {0};
     struct dirent *entry;
 
     ct_buf_init(&search.text, 0);
@@ -139,13 +127,13 @@ static int search_here(const struct flight_options *options)
             inspect_process(&search, entry->d_name);
     if (entries != NULL)
         (void)closedir(entries);
-    int rc = print(&search.text);
+    int rc = asking_print("", &search.text, &err);
     ct_buf_deinit(&search.text);
     if (search.shown == 0)
         return complain(CT_ENOTFOUND, "no such rank of yours that uses ctrun's library runs on "
                                       "this machine; for a job of other machines give --job ID and "
                                       "--rdzv_endpoint HOST:PORT");
-    return rc == 0 ? 0 : ct_exit_status(CT_EIO);
+    return rc == 0 ? 0 : complain(rc, err.text);
 }
 
 /* ---- a whole job ------------------------------------------------------------------------------*/
@@ -159,39 +147,30 @@ static int ask_job(struct admin_request *request, struct flight_job *job, struct
     request->ask = (struct ct_message){.type = CT_MSG_FLIGHT_QUERY, .flight_query = job->query};
     request->on_answer = flight_job_receive;
     request->context = job;
-    admin_sign(request);
     int rc = admin_ask(request, &text, err);
     if (rc == 0 && flight_job_print(job, &text) != 0)
         rc = ct_error_set(err, CT_ENOMEM, "no memory for what the nodes tell");
-    if (rc == 0 && print(&text) != 0)
-        rc = ct_error_set(err, CT_EIO, "cannot write to standard output");
+    if (rc == 0)
+        rc = asking_print("", &text, err);
     ct_buf_deinit(&text);
     return rc;
 }
 
 static int query_job(struct flight_options *options)
 {
-    struct ct_config_errors *errs = calloc(1, sizeof *errs);
     struct admin_request request = {.ask = {.type = CT_MSG_FLIGHT_QUERY}};
     struct flight_job job = {
         .query = {.rank = (int32_t)options->rank,
                   .calls = options->calls < 0 ? JOB_CALLS : (uint32_t)options->calls,
                   .json = options->json}};
-    const struct ct_config_input input = {
-        .argc = options->count, .argv = options->rest, .env = environ};
     struct ct_error err = {0};
+    int status = asking_load("ctrun flight", &request, options->count, options->rest);
+    int rc = status == 0 ? ask_job(&request, &job, &err) : 0;
 
-    if (errs == NULL)
-        return complain(CT_ENOMEM, "out of memory");
-    int rc = ct_config_load(&request.cfg, &input, errs);
-    int status = ct_exit_status(rc);
     if (rc != 0)
-        ct_complain(errs, false);
-    else if ((rc = ask_job(&request, &job, &err)) != 0)
         status = complain(rc, err.text);
     flight_job_deinit(&job);
     ct_config_deinit(&request.cfg);
-    free(errs);
     return status;
 }
 
@@ -212,16 +191,13 @@ static int parse_arguments(struct flight_options *options, int argc, char **argv
                                  .rest = options->rest};
     int code = ct_cli_options_read(&cli, argc - 1, argv + 1, err);
 
+    asking_put_job(&cli, id, job);
     options->count = cli.rest_count;
     if (code == 0 && (options->rank < -1 || options->rank > INT32_MAX))
         code = ct_error_set(err, CT_EUSAGE, "--rank wants a number from 0 on");
     if (code == 0 && (options->calls < -1 || options->calls > CT_FLIGHT_ENTRIES))
         code = ct_error_set(err, CT_EUSAGE, "--calls wants a number from 0 to %d",
                             (int)CT_FLIGHT_ENTRIES);
-    if (code == 0 && id != NULL) {
-        (void)ct_buf_printf(job, "--rdzv_id=%s", id);
-        options->rest[options->count++] = (char *)(uintptr_t)ct_buf_str(job);
-    }
     return code;
 }
 
