@@ -184,8 +184,7 @@ void ct_history_progress(struct ct_history *history, uint64_t now_ms,
 
     ret_event->number = 0;
     count_steps(history, now_ms, &times);
-    history->times = times;
-    ct_goodput_progress(&history->goodput, now_ms, &history->times);
+    ct_goodput_progress(&history->goodput, now_ms, &times);
     add_point(history, &point);
     if (history->stalled) {
         put_event(ret_event, CT_ANNOUNCE_STEPS_AGAIN);
@@ -197,7 +196,7 @@ void ct_history_progress(struct ct_history *history, uint64_t now_ms,
         (void)snprintf(ret_event->text, sizeof ret_event->text,
                        "the loss of step %" PRIu64 " is %f", progress->step, progress->loss);
     }
-    if (history->progress_ms != 0 && history->step != 0 && !history->stalled) {
+    if (history->progress_ms != 0 && history->times.step != 0 && !history->stalled) {
         double pause_ms = (double)(now_ms - history->progress_ms);
 
         history->pause_ms += history->pause_ms > 0 ? (pause_ms - history->pause_ms) / 8 : pause_ms;
@@ -205,12 +204,12 @@ void ct_history_progress(struct ct_history *history, uint64_t now_ms,
     history->not_finite = !is_finite;
     history->stalled = false;
     history->progress_ms = now_ms;
-    history->step = progress->step;
+    history->times = times;
 }
 
 uint64_t ct_history_deadline(const struct ct_history *history)
 {
-    if (history->goodput.state != CT_GOODPUT_RUNS || history->stalled || history->step == 0)
+    if (history->goodput.state != CT_GOODPUT_RUNS || history->stalled || history->times.step == 0)
         return UINT64_MAX;
     return history->progress_ms +
            (uint64_t)fmax(CT_HISTORY_NO_STEP_MS, CT_HISTORY_NO_STEP_TIMES * history->pause_ms);
@@ -226,5 +225,5 @@ void ct_history_tick(struct ct_history *history, uint64_t now_ms,
     put_event(ret_event, CT_ANNOUNCE_NO_STEP);
     (void)snprintf(ret_event->text, sizeof ret_event->text,
                    "no step for %.0f s, after step %" PRIu64,
-                   (double)(now_ms - history->progress_ms) / 1e3, history->step);
+                   (double)(now_ms - history->progress_ms) / 1e3, history->times.step);
 }

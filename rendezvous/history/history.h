@@ -46,7 +46,7 @@ struct ct_history {
     struct ct_goodput goodput;
     uint64_t begun_ms;
     uint64_t counts[CT_ANNOUNCEMENTS];       /* of events of each kind */
-    uint64_t progress_ms, step;              /* the last step, and when it was told */
+    uint64_t progress_ms;                    /* when `times` were told, or the round began */
     double pause_ms;                         /* between steps, as a rule */
     bool stalled;                            /* NO_STEP was noted, no step has come since */
     bool not_finite;                         /* the loss, as last told */

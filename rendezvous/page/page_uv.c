@@ -31,7 +31,7 @@ static void send_jobs(struct ct_page_server *page, uint64_t now_ms)
 {
     struct ct_buf text;
 
-    if (ct_http_streams(page->http) == 0 || now_ms - page->update_ms < UPDATE_MS)
+    if (now_ms - page->update_ms < UPDATE_MS)
         return;
     page->update_ms = now_ms;
     ct_buf_init(&text, 0);
@@ -45,6 +45,8 @@ static void on_timer(uv_timer_t *timer)
 {
     struct ct_page_server *page = timer->data;
 
+    if (ct_http_streams(page->http) == 0)
+        return;
     send_events(page);
     send_jobs(page, ct_rdzv_server_now_ms(page->server));
 }
@@ -68,10 +70,12 @@ static void answer(void *user, const struct ct_http_request *request, struct ct_
     case CT_PAGE_PUT:
         break;
     case CT_PAGE_EVENTS:
-        send_events(page); /* to the others: what this one is told now does not come again */
+        if (ct_http_streams(page->http) > 0)
+            send_events(page); /* to the others: what this one is told now does not come again */
         out->stream = true;
         ct_page_put_update(service, now_ms, &out->body);
         ct_page_put_events(service, now_ms, &after, &out->body);
+        page->sent = service != NULL ? after : 0;
     }
 }
 

@@ -50,6 +50,9 @@ bool ct_service_put_event(const struct ct_service *service, uint64_t now_ms,
                           const struct ct_service_link *link, uint64_t *after, struct ct_buf *out)
 {
     const struct ct_history_event *event = NULL;
+
+    if (*after > service->event_number) /* of an earlier daemon: this one counts anew */
+        *after = 0;
     const struct ct_service_job *job = find_next(service, link, *after, &event);
 
     if (job == NULL)

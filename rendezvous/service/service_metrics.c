@@ -114,8 +114,9 @@ static double value_samples_per_second(const struct source *of)
 
 static double value_last_step_age_seconds(const struct source *of)
 {
-    return value_running(of) != 0 && of->history->step > 0 ? age_s(of, of->history->progress_ms)
-                                                           : 0;
+    return value_running(of) != 0 && of->history->times.step > 0
+               ? age_s(of, of->history->progress_ms)
+               : 0;
 }
 
 static double value_checkpoint_step(const struct source *of)

@@ -356,3 +356,25 @@ Test(admin, who_connects_anew_for_each_question_shares_a_larger_pace)
                      "try again in 5 ms");
     end(&b);
 }
+
+Test(admin, who_has_read_events_of_an_earlier_daemon_gets_those_of_this_one_from_the_first)
+{
+    static const char first[] = "\"number\":1,\"job\":\"digits\"";
+    struct bench b;
+    uint64_t after = 1000;
+    struct ct_message m = {
+        .type = CT_MSG_ADMIN,
+        .admin = {.verb = CT_ADMIN_EVENTS, .host = "", .author = "", .reason = "", .after = after}};
+    struct ct_buf text;
+
+    begin(&b, 2);
+    hello(&b, &b.operator, "digits", "admin");
+    send_message(&b, &b.operator, & m);
+    cr_assert_eq(b.operator.code, 0, "%s", b.operator.text);
+    cr_assert_not_null(strstr(b.operator.text, first), "%s", b.operator.text);
+    ct_buf_init(&text, 0);
+    cr_assert(ct_service_put_event(b.service, 1000, NULL, &after, &text));
+    cr_assert_eq(after, 1);
+    ct_buf_deinit(&text);
+    end(&b);
+}
