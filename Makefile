@@ -40,7 +40,7 @@ Q := $(if $(filter 1,$(V)),,@)
 SAY := @$(if $(or $(filter 1,$(V)),$(findstring s,$(firstword -$(MAKEFLAGS)))),true,echo)
 
 # ---- modules: folder, dependencies, libraries ---------------------------------------------------
-MODULES := base wire config net rpc tcpstore launch tensor cuda graph decode recipe data train replica rdzv agent doctor coll bench plan planner exec calibrate ps trainer
+MODULES := base wire config net rpc tcpstore launch tensor cuda graph decode recipe data train replica rdzv agent doctor top coll bench plan planner exec calibrate ps trainer
 
 DIRS_base   := lib/base lib/base/log lib/base/number
 DIRS_wire   := lib/wire
@@ -60,6 +60,7 @@ DIRS_rdzv   := $(addprefix rendezvous/,core history service holder server page c
 DIRS_replica := rendezvous/replica
 DIRS_agent  := cmd/ctrun/agent/core
 DIRS_doctor := cmd/ctrun/doctor/core
+DIRS_top    := cmd/ctrun/top/core
 DIRS_coll   := $(addprefix collectives/,job group algorithm reduce) \
                $(addprefix collectives/backend/,self local tcp message ucx mpi hier staged nccl) \
                collectives collectives/backend
@@ -89,6 +90,7 @@ DEPS_rdzv   := base wire net replica
 DEPS_replica := base wire
 DEPS_agent  := base launch rdzv
 DEPS_doctor := base
+DEPS_top    := base
 DEPS_coll   := base wire net
 DEPS_bench  := base coll
 DEPS_plan   := base tensor graph
@@ -106,13 +108,16 @@ LIBS_tcpstore := -luv
 LIBS_launch := -luv -ljansson
 LIBS_data   := -lz -lpcre2-8
 LIBS_train  := -ljansson
+LIBS_top    := -ljansson
 
 PROGRAMS := ctrun ctrund ctworker
 # The folders of program $1 that are no module.
-folders = cmd/$1 $(filter-out $(DIRS_agent) $(DIRS_doctor),$(patsubst %/.,%,$(wildcard cmd/$1/agent/. cmd/$1/agent/*/. cmd/$1/doctor/.)))
-USES_ctrun    := config decode data train recipe planner launch tcpstore rdzv agent doctor bench calibrate
+folders = cmd/$1 $(filter-out $(DIRS_agent),$(patsubst %/.,%,$(wildcard $(addsuffix /.,$(addprefix cmd/$1/,agent agent/* doctor plot sweep top)))))
+USES_ctrun    := config decode data train recipe planner launch tcpstore rdzv agent doctor top bench calibrate
 USES_ctrund   := config rdzv
 USES_ctworker := trainer
+# Libraries of program $1 alone.
+OWN_ctrun     := -lncursesw -ltinfo
 
 # ---- flags --------------------------------------------------------------------------------------
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes \
@@ -293,7 +298,7 @@ define program_rule
 $(BUILD)/bin/$1: $(call objects,$(call sources,$(call folders,$1))) $(call archives,$(USES_$1))
 	@mkdir -p $$(@D)
 	$$(SAY) '  LD   $$@'
-	$(Q)$(CC) $$(ALL_CFLAGS) $$^ $$(ALL_LDFLAGS) $(call libs,$(USES_$1)) -o $$@
+	$(Q)$(CC) $$(ALL_CFLAGS) $$^ $$(ALL_LDFLAGS) $(call libs,$(USES_$1)) $(OWN_$1) -o $$@
 endef
 $(foreach p,$(PROGRAMS),$(eval $(call program_rule,$p)))
 
@@ -301,13 +306,13 @@ $(foreach p,$(PROGRAMS),$(eval $(call program_rule,$p)))
 WHEEL_PROGRAMS := $(patsubst %,$(BUILD)/wheel/%,$(PROGRAMS))
 WHEEL_TESTED := $(if $(filter release,$(MODE)),$(WHEEL_PROGRAMS))
 STATIC-luv := -l:libuv_a.a
-$(foreach l,yaml jansson z pcre2-8,$(eval STATIC-l$l := -l:lib$l.a))
+$(foreach l,yaml jansson z pcre2-8 ncursesw tinfo,$(eval STATIC-l$l := -l:lib$l.a))
 define wheel_rule
 $(BUILD)/wheel/$1: $(BUILD)/bin/$1
 	@mkdir -p $$(@D)
 	$$(SAY) '  LD   $$@'
 	$(Q)$(CC) $$(ALL_CFLAGS) $(call objects,$(call sources,$(call folders,$1))) $(call archives,$(USES_$1)) $$(ALL_LDFLAGS) \
-	    $(foreach l,$(call libs,$(USES_$1)),$(or $(STATIC$l),$l)) -o $$@
+	    $(foreach l,$(call libs,$(USES_$1)) $(OWN_$1),$(or $(STATIC$l),$l)) -o $$@
 endef
 $(foreach p,$(PROGRAMS),$(eval $(call wheel_rule,$p)))
 

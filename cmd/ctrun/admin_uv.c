@@ -382,14 +382,13 @@ static int ask_local(struct question *question, const struct ct_key *key)
     char paths[LOCAL_SOCKETS_MAX][LOCAL_SOCKET_BYTES];
     const struct ct_message *asked = &question->request->ask;
     bool is_status = asked->type == CT_MSG_ADMIN && asked->admin.verb == CT_ADMIN_STATUS;
-    bool is_events = asked->type == CT_MSG_ADMIN && asked->admin.verb == CT_ADMIN_EVENTS;
-    bool is_query = (is_events || asked->type == CT_MSG_FLIGHT_QUERY) && question->job[0] != '\0';
     bool is_takeover = asked->type == CT_MSG_ADMIN && asked->admin.verb == CT_ADMIN_TAKEOVER;
+    bool is_named = question->job[0] != '\0' && !is_takeover;
     enum local_socket kind;
     size_t count = find_local(is_takeover, &kind, paths);
     int rc = 0;
 
-    if (count > 1 && !is_status && !is_query)
+    if (count > 1 && !is_status && !is_named)
         return too_many(paths, count, question->err);
     *question->err = (struct ct_error){0};
     if (count > 0)

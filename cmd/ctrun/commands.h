@@ -37,13 +37,13 @@ int ct_cmd_resume(int argc, char **argv);
 /* runs_cmd.c: list the runs here, or compare two. */
 int ct_cmd_runs(int argc, char **argv);
 
-/* plot_cmd.c: draw the metrics of runs. */
+/* plot/plot_cmd.c: draw the metrics of runs. */
 int ct_cmd_plot(int argc, char **argv);
 
-/* sweep_cmd.c: run a training with several settings. */
+/* sweep/sweep_cmd.c: run a training with several settings. */
 int ct_cmd_sweep(int argc, char **argv);
 
-/* sweep_cmd.c: return whether the words of run have --sweep among them. */
+/* sweep/sweep_cmd.c: return whether the words of run have --sweep among them. */
 bool ct_sweep_asked(int argc, char *const *argv);
 
 /* slurm_cmd.c: write or submit a batch script for Slurm. */
@@ -56,6 +56,9 @@ int ct_cmd_k8s(int argc, char **argv);
  * uncordon. */
 int ct_cmd_admin(int argc, char **argv);
 int ct_cmd_events(int argc, char **argv);
+
+/* top/top_cmd.c: show running jobs in a terminal, and give orders. */
+int ct_cmd_top(int argc, char **argv);
 
 /* flight_cmd.c: print the flight recorders of the ranks on this machine, or of a whole job. */
 int ct_cmd_flight(int argc, char **argv);

@@ -222,9 +222,8 @@ int ct_command_help(const char *name)
 static const char most_used[] =
     "Options most used (ctrun help run lists all):\n"
     "  --nproc_per_node N       workers on this node: a number, gpu, cpu, auto\n"
-    "  --nnodes N|MIN:MAX       nodes of the job\n"
+    "  --nnodes N|MIN:MAX, --max_restarts N   nodes of the job; restarts of it\n"
     "  --rdzv_endpoint HOST:PORT, --node_rank N, --key_file FILE   where nodes meet\n"
-    "  --max_restarts N         restarts after a failure\n"
     "Examples:\n"
     "  ctrun --nproc_per_node 2 configs/digits_mlp.yaml\n"
     "  ctrun --nproc_per_node gpu --max_restarts 3 train.py --lr 3e-4\n"

@@ -301,6 +301,11 @@ enum ct_rdzv_phase ct_rdzv_phase(const struct ct_rdzv *job)
     return job->phase;
 }
 
+uint64_t ct_rdzv_phase_since_ms(const struct ct_rdzv *job)
+{
+    return job->phase_since_ms;
+}
+
 const char *ct_rdzv_name(const struct ct_rdzv *job)
 {
     return job->name;

@@ -441,6 +441,7 @@ uint64_t ct_rdzv_deadline(const struct ct_rdzv *job);
 /* ---- queries ---- */
 
 enum ct_rdzv_phase ct_rdzv_phase(const struct ct_rdzv *job);
+uint64_t ct_rdzv_phase_since_ms(const struct ct_rdzv *job);
 const char *ct_rdzv_name(const struct ct_rdzv *job);
 uint64_t ct_rdzv_generation(const struct ct_rdzv *job); /* highest reserved */
 uint32_t ct_rdzv_restarts(const struct ct_rdzv *job);

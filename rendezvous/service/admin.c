@@ -85,18 +85,22 @@ void ct_admin_forget(struct ct_service_job *job)
     }
 }
 
-static void describe(const struct ct_service_job *job, uint64_t now_ms, bool json,
+/* Courses have half of the answer. */
+static void describe(const struct ct_service_job *job, uint64_t now_ms, enum ct_admin_form form,
                      struct ct_buf *out)
 {
-    if (json)
-        ct_admin_describe_json(job, now_ms, SIZE_MAX, out);
-    else
+    if (form == CT_ADMIN_TEXT)
         ct_admin_describe(job, now_ms, out);
+    else
+        ct_admin_describe_json(job, now_ms, SIZE_MAX, out);
+    if (form == CT_ADMIN_HISTORY && !out->failed && out->size < CT_WIRE_VALUE_BYTES / 2)
+        ct_admin_add_history(job, now_ms, out);
 }
 
-static void put_status(struct ct_service_job *job, uint64_t now_ms, bool json, struct ct_buf *out)
+static void put_status(struct ct_service_job *job, uint64_t now_ms, enum ct_admin_form form,
+                       struct ct_buf *out)
 {
-    struct ct_service_cached_text *cached = &job->cached[json];
+    struct ct_service_cached_text *cached = &job->cached[form];
     enum ct_rdzv_phase phase = ct_rdzv_phase(job->core);
     uint64_t generation = ct_rdzv_generation(job->core);
     size_t begin = out->size;
@@ -106,7 +110,7 @@ static void put_status(struct ct_service_job *job, uint64_t now_ms, bool json, s
         (void)ct_buf_puts(out, cached->text);
         return;
     }
-    describe(job, now_ms, json, out);
+    describe(job, now_ms, form, out);
     free(cached->text);
     cached->text = NULL;
     if (ct_rdzv_capacity(job->core) <= CT_ADMIN_MANY || out->failed)
@@ -118,8 +122,9 @@ static void put_status(struct ct_service_job *job, uint64_t now_ms, bool json, s
 }
 
 static void answer_status(struct ct_service *service, uint64_t now_ms,
-                          const struct ct_service_link *link, bool json)
+                          const struct ct_service_link *link, enum ct_admin_form form)
 {
+    const bool json = form != CT_ADMIN_TEXT;
     struct ct_buf text;
     size_t count = 0;
     ct_buf_init(&text, CT_WIRE_VALUE_BYTES);
@@ -130,7 +135,7 @@ static void answer_status(struct ct_service *service, uint64_t now_ms,
             continue;
         if (count++ > 0)
             (void)ct_buf_puts(&text, json ? "," : "\n");
-        put_status(job, now_ms, json, &text);
+        put_status(job, now_ms, form, &text);
     }
     if (json)
         (void)ct_buf_puts(&text, "]}\n");
@@ -263,7 +268,7 @@ void ct_service_on_admin(struct ct_service *service, uint64_t now_ms, struct ct_
     if (is_too_fast(service, now_ms, link))
         return;
     if (m->verb == CT_ADMIN_STATUS) {
-        answer_status(service, now_ms, link, m->json != 0);
+        answer_status(service, now_ms, link, CT_MIN(m->json, CT_ADMIN_HISTORY));
         return;
     }
     if (m->verb == CT_ADMIN_EVENTS) {

@@ -30,6 +30,14 @@ enum ct_admin_verb {
     CT_ADMIN_VERBS,
 };
 
+/* Of a status or of events; also on the wire. */
+enum ct_admin_form {
+    CT_ADMIN_TEXT,
+    CT_ADMIN_JSON,
+    CT_ADMIN_HISTORY, /* JSON with the job's course, as the page has it; without where it has no room */
+    CT_ADMIN_FORMS,
+};
+
 enum {
     CT_ADMIN_MANY = 256,     /* places above which status is kept */
     CT_ADMIN_KEPT_MS = 1000, /* for so long */
@@ -94,5 +102,10 @@ void ct_service_put_events(const struct ct_service *service, uint64_t now_ms,
 void ct_admin_describe(const struct ct_service_job *job, uint64_t now_ms, struct ct_buf *out);
 void ct_admin_describe_json(const struct ct_service_job *job, uint64_t now_ms, size_t nodes_max,
                             struct ct_buf *out);
+
+/* ---- admin_history.c ---- */
+
+/* Add "curve", "time" and "rounds" to the object at the end of `out`. */
+void ct_admin_add_history(const struct ct_service_job *job, uint64_t now_ms, struct ct_buf *out);
 
 #endif

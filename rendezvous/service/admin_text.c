@@ -71,6 +71,14 @@ static double elapsed_s(const struct ct_service_job *job, uint64_t now_ms)
     return job->elapsed_s + silent_s(job, now_ms);
 }
 
+/* Since when the job is in its phase. */
+static double phase_s(const struct ct_service_job *job, uint64_t now_ms)
+{
+    uint64_t since_ms = ct_rdzv_phase_since_ms(job->core);
+
+    return now_ms > since_ms ? (double)(now_ms - since_ms) / 1e3 : 0;
+}
+
 static double left_s(const struct ct_service_job *job, uint64_t now_ms)
 {
     return fmax(job->progress.eta_s - silent_s(job, now_ms), 0);
@@ -355,6 +363,7 @@ void ct_admin_describe_json(const struct ct_service_job *job, uint64_t now_ms, s
     (void)ct_buf_puts(out, "{");
     put_key(out, "job", ct_rdzv_name(core));
     put_key(out, "phase", ct_rdzv_phase_name(ct_rdzv_phase(core)));
+    put_number(out, "phase_s", phase_s(job, now_ms));
     put_key(out, "why", line);
     put_number(out, "epoch", (double)job->service->epoch);
     put_number(out, "generation", (double)ct_rdzv_generation(core));

@@ -71,7 +71,7 @@ struct ct_service_job {
     struct ct_arena runs_arena;
     struct ct_service_set *sets; /* by member, as far as one was made */
     uint32_t set_count;
-    struct ct_service_cached_text cached[2]; /* for people, as JSON */
+    struct ct_service_cached_text cached[3]; /* enum ct_admin_form */
 };
 
 /* A record that is being kept: ct_service_kept tells how that ended. */

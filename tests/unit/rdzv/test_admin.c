@@ -28,7 +28,7 @@ Test(admin, status_in_json_has_the_same_facts)
         &(struct ct_msg_admin){
             .verb = CT_ADMIN_CORDON, .host = "bad \"host\"", .author = "me", .for_ms = 60000});
     const char *expected =
-        "{\"jobs\":[{\"job\":\"digits\",\"phase\":\"RUNNING\",\"why\":\"job digits runs round 1 "
+        "{\"jobs\":[{\"job\":\"digits\",\"phase\":\"RUNNING\",\"phase_s\":0,\"why\":\"job digits runs round 1 "
         "with 1 "
         "node, 2 ranks, 0 of 0 restarts used\",\"epoch\":7,\"generation\":1,\"world\":2,"
         "\"nodes_min\":1,\"nodes_max\":1,\"restarts\":0,\"max_restarts\":0,\"journal\":\"in "

@@ -1,7 +1,7 @@
 /* See run_labels.h. */
-#include "run_labels.h"
+#include "cmd/ctrun/plot/run_labels.h"
 
-#include "agent/job/run_text.h"
+#include "cmd/ctrun/agent/job/run_text.h"
 #include "base/assert.h"
 #include "base/str.h"
 #include "train/runs.h"

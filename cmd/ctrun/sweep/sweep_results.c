@@ -1,11 +1,11 @@
 /* See sweep_results.h. */
-#include "sweep_results.h"
+#include "cmd/ctrun/sweep/sweep_results.h"
 
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/log/record.h"
 #include "base/str.h"
-#include "commands.h"
+#include "cmd/ctrun/commands.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -2,7 +2,7 @@
 #ifndef CT_CTRUN_SWEEP_RESULTS_H
 #define CT_CTRUN_SWEEP_RESULTS_H
 
-#include "sweep_trials.h"
+#include "cmd/ctrun/sweep/sweep_trials.h"
 
 /* Write SWEEP/results.jsonl, a line for each trial: its number, run, settings, how it ended, steps
  * and values. CT_ECANTCREAT, CT_EIO. */

@@ -1,12 +1,12 @@
 /* See sweep_trials.h. */
-#include "sweep_trials.h"
+#include "cmd/ctrun/sweep/sweep_trials.h"
 
 #include "base/assert.h"
 #include "base/fs.h"
 #include "base/str.h"
-#include "commands.h"
+#include "cmd/ctrun/commands.h"
+#include "cmd/ctrun/sweep/sweep_results.h"
 #include "launch/spawn.h"
-#include "sweep_results.h"
 #include "train/runs.h"
 
 #include <errno.h>
