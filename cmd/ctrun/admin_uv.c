@@ -87,17 +87,23 @@ static void on_late(uv_timer_t *timer);
 /* One of several parts of the answer has come; NULL: none did in time. */
 static void receive_part(struct question *question, const struct ct_message *message)
 {
+    const struct admin_request *request = question->request;
     struct ct_message next = {.type = 0};
-    bool is_last = question->request->on_answer(question->request->context, message, &next);
+    bool is_last = request->on_answer(request->context, message, &next);
     int rc = 0;
 
     question->partial = true;
-    if (next.type != 0)
+    while (rc == 0 && next.type != 0) {
         rc = ct_conn_send(question->conn, &next, question->err);
+        next.type = 0;
+        if (request->on_sent != NULL)
+            request->on_sent(request->context, &next);
+    }
     if (rc != 0 || is_last)
         answer(question, rc);
     else
-        (void)uv_timer_start(&question->timer, on_late, PART_MS, 0);
+        (void)uv_timer_start(&question->timer, on_late,
+                             request->part_ms > 0 ? request->part_ms : PART_MS, 0);
 }
 
 /* One that does not lead names all that may, the likeliest first. */

@@ -56,6 +56,7 @@ int ct_cmd_k8s(int argc, char **argv);
  * uncordon. */
 int ct_cmd_admin(int argc, char **argv);
 int ct_cmd_events(int argc, char **argv);
+int ct_cmd_logs(int argc, char **argv);
 
 /* top/top_cmd.c: show running jobs in a terminal, and give orders. */
 int ct_cmd_top(int argc, char **argv);

@@ -13,8 +13,8 @@
  *        it, leaves it alone: his own call is not kept.
  *
  * A call costs about 25 ns (tests/bench/record.c): a turn, the entry's claim, seven stores, two
- * reads of the processor's clock. Writers: any threads of the worker. Readers trust nothing: whatever the memory
- * contains, their results are well-formed. */
+ * reads of the processor's clock. Writers: any threads of the worker. Readers trust nothing:
+ * whatever the memory contains, their results are well-formed. */
 #ifndef CT_WIRE_FLIGHT_H
 #define CT_WIRE_FLIGHT_H
 

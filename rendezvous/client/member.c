@@ -446,6 +446,14 @@ void ct_member_message(struct ct_member *member, uint64_t now_ms, const struct c
         if (member->on.on_flight_query != NULL)
             member->on.on_flight_query(member->on.context, &message->flight_query);
         break;
+    case CT_MSG_LINES_QUERY:
+        if (member->on.on_lines_query != NULL)
+            member->on.on_lines_query(member->on.context, &message->lines_query);
+        break;
+    case CT_MSG_LINES:
+        if (member->on.on_lines != NULL)
+            member->on.on_lines(member->on.context, &message->lines);
+        break;
     case CT_MSG_CLOSE:
         on_close(member, &message->close);
         break;

@@ -229,8 +229,7 @@ static uint64_t acquire(struct ct_service_pace *pace, uint64_t now_ms, uint32_t 
     return 0;
 }
 
-/* Has he, or have all of them, asked too often? Then he is told. */
-static bool is_too_fast(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link)
+bool ct_admin_is_too_fast(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link)
 {
     char text[256];
     bool is_own = true;
@@ -265,7 +264,7 @@ void ct_service_on_admin(struct ct_service *service, uint64_t now_ms, struct ct_
                           "version of ctrun everywhere");
         return;
     }
-    if (is_too_fast(service, now_ms, link))
+    if (ct_admin_is_too_fast(service, now_ms, link))
         return;
     if (m->verb == CT_ADMIN_STATUS) {
         answer_status(service, now_ms, link, CT_MIN(m->json, CT_ADMIN_HISTORY));

@@ -475,6 +475,12 @@ static void on_member_message(struct ct_service *service, uint64_t now_ms,
     case CT_MSG_FLIGHT_REPLY:
         ct_service_on_flight_reply(service, link, &message->flight_reply);
         return;
+    case CT_MSG_LINES_QUERY:
+        ct_service_on_lines_query(service, now_ms, link, &message->lines_query);
+        return;
+    case CT_MSG_LINES:
+        ct_service_on_lines(service, link, &message->lines);
+        return;
     case CT_MSG_PREPARED:
         event.kind = CT_RDZV_ON_PREPARED;
         event.seq = message->prepared.seq;
@@ -533,6 +539,8 @@ void ct_service_message(struct ct_service *service, uint64_t now_ms, uint64_t nu
         ct_service_on_admin(service, now_ms, link, &message->admin);
     else if (link->admin && message->type == CT_MSG_FLIGHT_QUERY)
         ct_service_on_flight_query(service, link, &message->flight_query);
+    else if (link->admin && message->type == CT_MSG_LINES_QUERY)
+        ct_service_on_lines_query(service, now_ms, link, &message->lines_query);
     else if (link->admin || message->type == CT_MSG_ADMIN || message->type == CT_MSG_FLIGHT_QUERY)
         ct_service_violation(service, link, "a message that does not go with the role in HELLO");
     else if (message->type == CT_MSG_JOIN)
