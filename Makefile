@@ -191,6 +191,7 @@ with_folders = $1 $(filter-out %/programs %/conformance %/preload,$(patsubst %/.
 # What tests in folders share.
 $(BUILD)/obj/tests/unit/coll/%.o $(BUILD)/obj/tests/e2e/conformance/%.o: CPPFLAGS += -Itests/unit/coll/support
 $(BUILD)/obj/tests/unit/launch/%.o: CPPFLAGS += -Itests/unit/launch
+$(BUILD)/obj/tests/unit/top/%.o: CPPFLAGS += -Itests/unit/top
 $(BUILD)/obj/tests/e2e/%.o: CPPFLAGS += -Itests/e2e
 # What tests of a module use besides.
 TEST_USES_decode := train exec

@@ -70,12 +70,11 @@ static uint64_t last_number(const char *answer)
 }
 
 /* Append the records that are new. Where several jobs are hosted on this machine there is nobody to
- * ask for the events of all; a daemon that is gone says so in the status. */
-static void ask_events(struct top_asker *asker, struct ct_buf *to)
+ * ask for the events of all. */
+static void ask_events(struct top_asker *asker, struct ct_buf *to, struct ct_error *err)
 {
     struct admin_request request = asker->request;
     struct ct_msg_admin *ask = &asker->request.ask.admin;
-    struct ct_error err = {0};
     struct ct_buf answer;
 
     ct_buf_init(&answer, 0);
@@ -83,7 +82,8 @@ static void ask_events(struct top_asker *asker, struct ct_buf *to)
         ct_buf_clear(&answer);
         request.ask.admin.verb = CT_ADMIN_EVENTS;
         request.ask.admin.after = ask->after;
-        if (admin_ask(&request, &answer, &err) != 0 || answer.size == 0)
+        err->code = admin_ask(&request, &answer, err);
+        if (err->code != 0 || answer.size == 0)
             break;
         uint64_t last = last_number(ct_buf_str(&answer));
         (void)ct_buf_append(to, answer.data, answer.size);
@@ -130,20 +130,21 @@ static void give_order(struct top_asker *asker, const struct top_order *order)
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-static void add_news(struct top_asker *asker, struct top_snapshot *snapshot,
-                     const struct ct_error *err, const struct ct_buf *events)
+/* Put them to what has not been taken yet. */
+static void add_news(struct top_asker *asker, const struct top_news *news)
 {
-    struct top_snapshot *old = snapshot;
+    struct top_snapshot *old = NULL;
 
     (void)pthread_mutex_lock(&asker->lock);
-    if (snapshot != NULL) {
+    if (news->snapshot != NULL) {
         old = asker->news.snapshot;
-        asker->news.snapshot = snapshot;
+        asker->news.snapshot = news->snapshot;
     }
     asker->news.was_asked = true;
-    asker->news.error = *err;
-    if (events->size > 0)
-        (void)ct_buf_append(&asker->news.events, events->data, events->size);
+    asker->news.error = news->error;
+    asker->news.no_events = news->no_events;
+    if (news->events.size > 0)
+        (void)ct_buf_append(&asker->news.events, news->events.data, news->events.size);
     (void)pthread_mutex_unlock(&asker->lock);
     top_snapshot_free(old);
     wake(asker);
@@ -151,15 +152,14 @@ static void add_news(struct top_asker *asker, struct top_snapshot *snapshot,
 
 static void ask_once(struct top_asker *asker)
 {
-    struct ct_error err = {0};
-    struct ct_buf events;
+    struct top_news news = {.snapshot = NULL};
 
-    ct_buf_init(&events, 0);
-    struct top_snapshot *snapshot = ask_status(asker, &err);
-    if (err.code == 0)
-        ask_events(asker, &events);
-    add_news(asker, snapshot, &err, &events);
-    ct_buf_deinit(&events);
+    ct_buf_init(&news.events, 0);
+    news.snapshot = ask_status(asker, &news.error);
+    if (news.error.code == 0)
+        ask_events(asker, &news.events, &news.no_events);
+    add_news(asker, &news);
+    ct_buf_deinit(&news.events);
 }
 
 /* Until there is an order, or the pause is over, or the end. Returns whether there is an order. */

@@ -14,6 +14,7 @@ struct top_asker;
 struct top_news {
     struct top_snapshot *snapshot; /* NULL: none */
     struct ct_buf events;          /* records, a line each */
+    struct ct_error no_events;     /* why none can be asked for; code 0: they can */
     struct ct_error error;         /* code 0: the last status came, or none was due */
     bool was_asked;                /* a status came or failed */
     bool was_ordered;              /* an order was answered: */

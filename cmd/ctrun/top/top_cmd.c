@@ -67,7 +67,7 @@ static void note_loss(struct session *session, const struct ct_error *err)
     }
     if (session->lost_since[0] == '\0')
         read_clock(session->lost_since);
-    (void)snprintf(state->lost, sizeof state->lost, "no answer since %s, trying again: %s",
+    (void)snprintf(state->lost, sizeof state->lost, "out of date since %s, trying again: %s",
                    session->lost_since, err->text);
 }
 
@@ -75,6 +75,9 @@ static void note_answer(struct session *session, const struct top_news *news)
 {
     const struct ct_error *refusal = &news->refusal;
 
+    if (news->was_asked && news->error.code == 0)
+        (void)ct_str_copy(session->state.no_events, sizeof session->state.no_events,
+                          news->no_events.text);
     if (news->was_ordered)
         top_answer(&session->state, refusal->code != 0,
                    refusal->code != 0 ? refusal->text : news->answer);
@@ -155,6 +158,7 @@ static int wait_for_first(struct session *session, struct ct_error *err)
         session->snapshot = news.snapshot;
         news.snapshot = NULL;
         (void)top_add_events(&session->state, ct_buf_str(&news.events));
+        note_answer(session, &news);
         if (news.was_asked && news.error.code != 0)
             *err = news.error;
         top_news_deinit(&news);

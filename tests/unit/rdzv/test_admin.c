@@ -28,7 +28,8 @@ Test(admin, status_in_json_has_the_same_facts)
         &(struct ct_msg_admin){
             .verb = CT_ADMIN_CORDON, .host = "bad \"host\"", .author = "me", .for_ms = 60000});
     const char *expected =
-        "{\"jobs\":[{\"job\":\"digits\",\"phase\":\"RUNNING\",\"phase_s\":0,\"why\":\"job digits runs round 1 "
+        "{\"jobs\":[{\"job\":\"digits\",\"phase\":\"RUNNING\",\"phase_s\":0,\"why\":\"job digits "
+        "runs round 1 "
         "with 1 "
         "node, 2 ranks, 0 of 0 restarts used\",\"epoch\":7,\"generation\":1,\"world\":2,"
         "\"nodes_min\":1,\"nodes_max\":1,\"restarts\":0,\"max_restarts\":0,\"journal\":\"in "
@@ -38,6 +39,27 @@ Test(admin, status_in_json_has_the_same_facts)
         "\"first_rank\":0,\"heard_s\":0,\"connected\":true,\"leaving\":false}]}]}\n";
     const char *text = status(&b, "digits", true);
     cr_assert(strcmp(text, expected) == 0, "%s", text);
+    end(&b);
+}
+
+Test(admin, status_with_the_history_has_the_curve_and_where_the_time_went_besides)
+{
+    struct bench b;
+    const struct ct_message m = {
+        .type = CT_MSG_PROGRESS,
+        .progress = {.generation = 1, .step = 30, .steps = 120, .loss = 2.5, .eta_s = 95}};
+
+    begin(&b, 1);
+    send_message(&b, &b.nodes[0], &m);
+    for (int form = CT_ADMIN_HISTORY; form < 256; form += 100) { /* a newer one's is as this */
+        const char *text = ask(
+            &b, "digits", &(struct ct_msg_admin){.verb = CT_ADMIN_STATUS, .json = (uint8_t)form});
+        cr_assert(contains(text, "\"leaving\":false}],\"curve\":{\"s\":[") &&
+                      contains(text, "\"loss\":[2.5]") && contains(text, "\"time\":[[") &&
+                      contains(text, "\"rounds\":[]}]}\n"),
+                  "%s", text);
+    }
+    cr_assert(!contains(status(&b, "digits", true), "curve"));
     end(&b);
 }
 

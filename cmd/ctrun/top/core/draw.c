@@ -50,30 +50,32 @@ struct place {
 
 static void place_columns(enum top_view view, int width, struct place places[TOP_COLUMNS])
 {
-    int used = 0, at = 0, wide = -1;
+    int left = width + GAP, at = 0, wides = 0;
+    bool is_full = false;
 
     memset(places, 0, TOP_COLUMNS * sizeof *places);
     for (int i = 0; i < TOP_COLUMNS; i++) {
         const struct top_column_row *row = &top_columns[i];
 
-        if (row->view != view || used < 0)
+        if (row->view != view)
             continue;
-        if (used + row->width > width) {
-            used = -1 - used; /* and none of those behind it */
+        is_full = is_full || row->width + GAP > left; /* then none of those behind it either */
+        if (is_full)
             continue;
-        }
         places[i].width = row->width;
-        used += row->width + GAP;
-        wide = row->kind == TOP_WIDE ? i : wide;
+        left -= row->width + GAP;
+        wides += row->kind == TOP_WIDE;
     }
-    used = used < 0 ? -1 - used : used;
-    if (wide >= 0)
-        places[wide].width += CT_MAX(width - (used - GAP), 0);
-    for (int i = 0; i < TOP_COLUMNS; i++)
-        if (places[i].width > 0) {
-            places[i].column = at;
-            at += places[i].width + GAP;
+    for (int i = 0; i < TOP_COLUMNS; i++) {
+        if (places[i].width == 0)
+            continue;
+        if (top_columns[i].kind == TOP_WIDE) {
+            places[i].width += left / wides;
+            left -= left / wides--;
         }
+        places[i].column = at;
+        at += places[i].width + GAP;
+    }
 }
 
 static void draw_value(struct top_canvas *canvas, int row, const struct place *place,
@@ -113,10 +115,12 @@ static enum top_style style_of_node(const struct top_node *node)
                                                                                   : TOP_WARN;
 }
 
+/* Levels of announcement.def. */
 static enum top_style style_of_event(const struct top_event *event)
 {
-    return strcmp(event->level, "error") == 0  ? TOP_BAD
+    return strcmp(event->level, "bad") == 0    ? TOP_BAD
            : strcmp(event->level, "warn") == 0 ? TOP_WARN
+           : strcmp(event->level, "ok") == 0   ? TOP_GOOD
                                                : TOP_PLAIN;
 }
 
@@ -155,7 +159,7 @@ static const char *explain_nothing(const struct top_state *state)
     if (state->filter[0] != '\0')
         return "nothing contains the filter's words; Esc ends it";
     if (state->view == TOP_EVENTS)
-        return "no event has come yet";
+        return state->no_events[0] != '\0' ? state->no_events : "no event has come yet";
     return state->view == TOP_JOBS ? "no job is served here" : "no node is here";
 }
 
@@ -184,6 +188,9 @@ static void draw_events(const struct top_state *state, struct top_canvas *canvas
         return;
     top_canvas_paint(canvas, layout->events, 0, canvas->width, TOP_HEAD);
     (void)top_canvas_put(canvas, layout->events, 0, canvas->width, TOP_HEAD, "EVENTS");
+    if (count == 0)
+        (void)top_canvas_put(canvas, layout->events + 1, 0, canvas->width, TOP_DIM,
+                             state->no_events);
     for (int i = 0; i < count; i++) {
         uint64_t number = state->event_count - (uint64_t)(count - i);
         const struct top_event *event = &state->events[number % TOP_EVENTS_KEPT];

@@ -137,8 +137,9 @@ struct top_state {
     struct top_order order;
     char message[512]; /* until the next key */
     bool message_is_bad;
-    char clock[16]; /* what the shell's clock says */
-    char lost[1200]; /* why no answers come, and since when; "": they come */
+    char clock[16];      /* what the shell's clock says */
+    char no_events[600]; /* why none come; "": they do */
+    char lost[1200];     /* why no answers come, and since when; "": they come */
 };
 
 /* Begin, without a snapshot. CT_ENOMEM. */
