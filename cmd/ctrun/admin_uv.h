@@ -2,7 +2,8 @@
  *
  * The rendezvous is the one of --rdzv_endpoint (each of a list in turn). Without one it is any that
  * a ctrun of this user hosts on this machine (local_socket.h): status asks all of them at once and
- * for 3 s, flight, events and orders those of the named job; an order without a name goes to the only one. */
+ * for 3 s, flight, events and orders those of the named job; an order without a name goes to the
+ * only one. */
 #ifndef CT_CTRUN_ADMIN_UV_H
 #define CT_CTRUN_ADMIN_UV_H
 

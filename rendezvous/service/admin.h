@@ -34,7 +34,7 @@ enum ct_admin_verb {
 enum ct_admin_form {
     CT_ADMIN_TEXT,
     CT_ADMIN_JSON,
-    CT_ADMIN_HISTORY, /* JSON with the job's course, as the page has it; without where it has no room */
+    CT_ADMIN_HISTORY, /* JSON with the job's course, as the page has it, where it has room */
     CT_ADMIN_FORMS,
 };
 

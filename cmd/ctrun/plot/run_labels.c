@@ -1,9 +1,9 @@
 /* See run_labels.h. */
 #include "cmd/ctrun/plot/run_labels.h"
 
-#include "cmd/ctrun/agent/job/run_text.h"
 #include "base/assert.h"
 #include "base/str.h"
+#include "cmd/ctrun/agent/job/run_text.h"
 #include "train/runs.h"
 
 #include <stdio.h>

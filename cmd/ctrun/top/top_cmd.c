@@ -1,7 +1,7 @@
 /* ctrun top: jobs, nodes and ranks in a terminal, as they change.
  *
- *     asker.c (a thread)  -- status, events -->  core/: the state, the cells  -->  screen.c (ncurses)
- *                         <-- orders ---------                  ^---- keys -------------'
+ *     asker.c (a thread)  -- status, events -->  core/: the state, cells  -->  screen.c (ncurses)
+ *                         <-- orders ---------             ^---- keys ---------------'
  *
  * The first answer is waited for before the terminal is taken: what is wrong is said as `ctrun
  * status` says it. Later on, a rendezvous that is gone is asked until it is there again. */

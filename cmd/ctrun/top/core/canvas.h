@@ -54,8 +54,8 @@ void top_canvas_paint(struct top_canvas *canvas, int row, int column, int room,
                       enum top_style style);
 
 /* Draw the course of `values` in `room` cells: the mean of as many values a cell as in each other,
- * between the lowest and the highest. What is not finite leaves a blank. Returns whether the heights
- * are logarithmic, as they are where the highest is more than a hundred times the lowest. */
+ * between the lowest and the highest. What is not finite leaves a blank. Returns whether the
+ * heights are logarithmic, as they are where the highest is a hundred times the lowest. */
 bool top_canvas_put_curve(struct top_canvas *canvas, int row, int column, int room,
                           const double *values, size_t count);
 

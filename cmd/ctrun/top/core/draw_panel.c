@@ -56,7 +56,7 @@ static void draw_bar(struct pen *pen, double percent)
     write(pen, TOP_GOOD, "  %s", bar);
 }
 
-/* night  running 0:12  step 457/1000  [=========>          ]  loss 2.148  643 samples/s  0:10 left */
+/* night  running 0:12  step 457/1000  [=====>      ]  loss 2.148  643 samples/s  0:10 left */
 static void draw_progress(const struct top_job *job, struct top_canvas *canvas, int row)
 {
     struct pen pen = {canvas, row, 0};

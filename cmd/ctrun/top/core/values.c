@@ -30,7 +30,7 @@ const char *top_job_name(const struct top_state *state, struct top_row row)
     return state->snapshot->jobs[top_node_at(state, row)->job].name;
 }
 
-/* ---- ways to write a value; each returns what it is ordered by -------------------------------- */
+/* ---- ways to write a value; each returns what it is ordered by ------------------------------ */
 
 static double put(char text[TOP_VALUE], double value, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
