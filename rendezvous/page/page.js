@@ -3,7 +3,7 @@
 "use strict";
 
 const EVENTS_SHOWN = 100;
-const opened = new Set(); // hosts whose ranks are shown
+const opened = new Set(); // nodes whose ranks are shown
 const cards = new Map(); // of a job's name: its elements, its events
 const list = document.getElementById("jobs");
 const state = document.getElementById("state");
@@ -121,13 +121,14 @@ function bytes(value) {
 }
 
 // The ranks of a node, as far as its agent has told: who waits, and for whom; whose steps take longest.
-function showRanks(node) {
+function showRanks(node, key) {
   const row = element("tr", undefined, "ranks");
   const cell = element("td");
   const details = element("details");
   const waits = node.ranks.filter((rank) => rank.waits_s > 1).length;
-  details.open = opened.has(node.host);
-  details.addEventListener("toggle", () => { details.open ? opened.add(node.host) : opened.delete(node.host); });
+  details.open = opened.has(key);
+  details.dataset.key = key;
+  details.addEventListener("toggle", () => { details.open ? opened.add(key) : opened.delete(key); });
   details.append(element("summary", `${node.ranks.length} ranks${waits > 0 ? `, ${waits} wait for others` : ""}`));
   details.append(...node.ranks.map((rank) => {
     const words = [`rank ${rank.rank}, pid ${rank.pid} ${rank.state}`, bytes(rank.memory)];
@@ -152,7 +153,8 @@ function showNodes(to, job) {
     }));
     return;
   }
-  to.replaceChildren(...job.nodes.flatMap((node) => {
+  const focused = to.contains(document.activeElement) ? document.activeElement.parentElement.dataset.key : undefined;
+  to.replaceChildren(...job.nodes.flatMap((node, place) => {
     const row = element("tr");
     const good = node.connected && !node.leaving;
     const ranks = node.first_rank === undefined ? `${node.slots} slots`
@@ -167,8 +169,11 @@ function showNodes(to, job) {
     row.append(element("td", `${bytes(node.memory)} of ${bytes(node.memory_total)}`),
                element("td", node.gpu_trouble ? `${number(node.load, 3)}; ${node.gpu_trouble}` : number(node.load, 3),
                        node.gpu_trouble ? "warn" : undefined));
-    return [row, showRanks(node)];
+    return [row, showRanks(node, `${job.job}/${node.host}/${place}`)];
   }));
+  if (focused !== undefined) // the rows are new ones: who goes by keyboard stays where he was
+    for (const details of to.querySelectorAll("details"))
+      if (details.dataset.key === focused) details.firstElementChild.focus();
 }
 
 function showJob(job) {
