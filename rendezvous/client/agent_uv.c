@@ -326,6 +326,11 @@ void ct_agent_flight_reply(struct ct_agent *agent, const struct ct_msg_flight_re
     ct_member_flight_reply(&agent->member, reply);
 }
 
+void ct_agent_figures(struct ct_agent *agent, const struct ct_msg_figures *figures)
+{
+    ct_member_figures(&agent->member, figures);
+}
+
 bool ct_agent_takes_lines(const struct ct_agent *agent)
 {
     return agent->member.phase == CT_MEMBER_JOINED && agent->conn != NULL &&

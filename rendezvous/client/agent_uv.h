@@ -66,6 +66,9 @@ void ct_agent_offer(struct ct_agent *agent, const struct ct_msg_offer *offer);
 /* Answer on_flight_query. */
 void ct_agent_flight_reply(struct ct_agent *agent, const struct ct_msg_flight_reply *reply);
 
+/* The answer to on_watched. */
+void ct_agent_figures(struct ct_agent *agent, const struct ct_msg_figures *figures);
+
 /* Answer on_lines_query, as often as lines come; generation and incarnation are filled in. Only
  * while the agent takes them: it is connected, and less than CT_AGENT_LINES_BYTES wait for the
  * daemon, so that lines never keep the lease waiting. */

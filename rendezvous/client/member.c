@@ -389,6 +389,8 @@ static void on_ack(struct ct_member *member, const struct ct_msg_heartbeat_ack *
     set_waiting(member, m->waiting);
     if (member->phase == CT_MEMBER_JOINED)
         ct_member_repeat(member, m->state);
+    if (m->watched != 0 && member->on.on_watched != NULL)
+        member->on.on_watched(member->on.context);
 }
 
 static void on_close(struct ct_member *member, const struct ct_msg_close *m)

@@ -93,6 +93,10 @@ struct ct_agent_callbacks {
      * NULL: no answer is sent. */
     void (*on_flight_query)(void *context, const struct ct_msg_flight_query *query);
 
+    /* Somebody looks at the job: tell him with ct_agent_figures. About as often as heartbeats; may
+     * be NULL. */
+    void (*on_watched)(void *context);
+
     /* The answer to ct_agent_lines_query, as often as lines come. May be NULL. */
     void (*on_lines)(void *context, const struct ct_msg_lines *lines);
 
@@ -232,6 +236,7 @@ int ct_member_publish(struct ct_member *member, const struct ct_msg_publish *pub
 void ct_member_progress(struct ct_member *member, const struct ct_msg_progress *progress);
 void ct_member_store_waits(struct ct_member *member, const struct ct_msg_store_waits *waits);
 void ct_member_flight_reply(struct ct_member *member, const struct ct_msg_flight_reply *reply);
+void ct_member_figures(struct ct_member *member, const struct ct_msg_figures *figures);
 void ct_member_lines(struct ct_member *member, const struct ct_msg_lines *lines);
 void ct_member_lines_query(struct ct_member *member, const struct ct_msg_lines_query *query);
 void ct_member_failure(struct ct_member *member, uint64_t now_ms, uint64_t generation,

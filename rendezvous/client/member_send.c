@@ -166,6 +166,13 @@ void ct_member_flight_reply(struct ct_member *member, const struct ct_msg_flight
         send_message(member, &message);
 }
 
+void ct_member_figures(struct ct_member *member, const struct ct_msg_figures *figures)
+{
+    const struct ct_message message = {.type = CT_MSG_FIGURES, .figures = *figures};
+    if (member->phase == CT_MEMBER_JOINED)
+        send_message(member, &message);
+}
+
 void ct_member_lines(struct ct_member *member, const struct ct_msg_lines *lines)
 {
     struct ct_message message = {.type = CT_MSG_LINES, .lines = *lines};

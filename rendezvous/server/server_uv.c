@@ -494,6 +494,12 @@ const struct ct_service *ct_rdzv_server_service(const struct ct_rdzv_server *ser
     return service_of(server);
 }
 
+void ct_rdzv_server_look(struct ct_rdzv_server *server)
+{
+    if (service_of(server) != NULL)
+        ct_service_look(service_of(server), ct_server_now_ms(server));
+}
+
 uint64_t ct_rdzv_server_now_ms(const struct ct_rdzv_server *server)
 {
     return ct_server_now_ms(server);

@@ -85,7 +85,7 @@ void ct_admin_forget(struct ct_service_job *job)
     }
 }
 
-/* Courses have half of the answer. */
+/* Courses begin in the first three quarters of the answer. */
 static void describe(const struct ct_service_job *job, uint64_t now_ms, enum ct_admin_form form,
                      struct ct_buf *out)
 {
@@ -93,7 +93,7 @@ static void describe(const struct ct_service_job *job, uint64_t now_ms, enum ct_
         ct_admin_describe(job, now_ms, out);
     else
         ct_admin_describe_json(job, now_ms, SIZE_MAX, out);
-    if (form == CT_ADMIN_HISTORY && !out->failed && out->size < CT_WIRE_VALUE_BYTES / 2)
+    if (form == CT_ADMIN_HISTORY && !out->failed && out->size < CT_WIRE_VALUE_BYTES / 4 * 3)
         ct_admin_add_history(job, now_ms, out);
 }
 
@@ -250,8 +250,8 @@ bool ct_admin_is_too_fast(struct ct_service *service, uint64_t now_ms, struct ct
     return true;
 }
 
-void ct_service_on_admin(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link,
-                         const struct ct_msg_admin *m)
+static void on_admin(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link,
+                     const struct ct_msg_admin *m)
 {
     static const enum ct_rdzv_event_kind kinds[CT_ADMIN_VERBS] = {
         [CT_ADMIN_DRAIN] = CT_RDZV_ON_DRAIN,
@@ -267,6 +267,7 @@ void ct_service_on_admin(struct ct_service *service, uint64_t now_ms, struct ct_
     if (ct_admin_is_too_fast(service, now_ms, link))
         return;
     if (m->verb == CT_ADMIN_STATUS) {
+        ct_service_look(service, now_ms);
         answer_status(service, now_ms, link, CT_MIN(m->json, CT_ADMIN_HISTORY));
         return;
     }
@@ -288,4 +289,17 @@ void ct_service_on_admin(struct ct_service *service, uint64_t now_ms, struct ct_
         .host = m->host, .author = m->author, .reason = m->reason, .for_ms = m->for_ms};
     struct ct_rdzv_event event = {.kind = kinds[m->verb], .link = link->number, .order = &order};
     ct_service_step(job, now_ms, &event);
+}
+
+void ct_service_on_operator(struct ct_service *service, uint64_t now_ms,
+                            struct ct_service_link *link, const struct ct_message *message)
+{
+    if (message->type == CT_MSG_ADMIN)
+        on_admin(service, now_ms, link, &message->admin);
+    else if (message->type == CT_MSG_FLIGHT_QUERY)
+        ct_service_on_flight_query(service, link, &message->flight_query);
+    else if (message->type == CT_MSG_LINES_QUERY)
+        ct_service_on_lines_query(service, now_ms, link, &message->lines_query);
+    else
+        ct_service_violation(service, link, "a message that does not go with the role in HELLO");
 }

@@ -49,9 +49,9 @@ enum {
 struct ct_service_job;
 struct ct_service_link;
 
-/* Handle an operator's message on `link`, which has sent HELLO with role "admin". */
-void ct_service_on_admin(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link,
-                         const struct ct_msg_admin *m);
+/* Handle a message of an operator: on `link`, which has sent HELLO with role "admin". */
+void ct_service_on_operator(struct ct_service *service, uint64_t now_ms,
+                            struct ct_service_link *link, const struct ct_message *message);
 
 /* Record the progress of the training and the uptime that rank 0's agent reports. */
 void ct_service_on_progress(struct ct_service_job *job, uint64_t now_ms,

@@ -49,6 +49,7 @@ static void free_job(struct ct_service_job *job)
 {
     ct_store_free(job->store);
     ct_history_free(job->history);
+    ct_figures_deinit(&job->figures);
     ct_rdzv_free(job->core);
     free(job->sets);
     free(job->waits);
@@ -472,6 +473,9 @@ static void on_member_message(struct ct_service *service, uint64_t now_ms,
     case CT_MSG_STORE_WAITS:
         ct_service_on_store_waits(link->job, now_ms, &message->store_waits);
         return;
+    case CT_MSG_FIGURES:
+        ct_service_on_figures(link, now_ms, &message->figures);
+        return;
     case CT_MSG_FLIGHT_REPLY:
         ct_service_on_flight_reply(service, link, &message->flight_reply);
         return;
@@ -535,13 +539,9 @@ void ct_service_message(struct ct_service *service, uint64_t now_ms, uint64_t nu
         on_hello(service, link, &message->hello);
     else if (!link->hello)
         ct_service_violation(service, link, "a message before HELLO");
-    else if (link->admin && message->type == CT_MSG_ADMIN)
-        ct_service_on_admin(service, now_ms, link, &message->admin);
-    else if (link->admin && message->type == CT_MSG_FLIGHT_QUERY)
-        ct_service_on_flight_query(service, link, &message->flight_query);
-    else if (link->admin && message->type == CT_MSG_LINES_QUERY)
-        ct_service_on_lines_query(service, now_ms, link, &message->lines_query);
-    else if (link->admin || message->type == CT_MSG_ADMIN || message->type == CT_MSG_FLIGHT_QUERY)
+    else if (link->admin)
+        ct_service_on_operator(service, now_ms, link, message);
+    else if (message->type == CT_MSG_ADMIN || message->type == CT_MSG_FLIGHT_QUERY)
         ct_service_violation(service, link, "a message that does not go with the role in HELLO");
     else if (message->type == CT_MSG_JOIN)
         on_join(service, now_ms, link, &message->join);

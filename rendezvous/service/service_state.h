@@ -4,6 +4,7 @@
 
 #include "rendezvous/service/service.h"
 
+#include "rendezvous/history/figures.h"
 #include "rendezvous/history/history.h"
 #include "wire/node_runs.h"
 
@@ -56,6 +57,7 @@ struct ct_service_job {
     struct ct_rdzv *core;
     struct ct_store *store;
     struct ct_history *history;
+    struct ct_figures figures;       /* of its nodes, while somebody looks */
     uint32_t links;                  /* connections that have it */
     struct ct_msg_progress progress; /* the newest */
     uint64_t progress_ms;            /* when it came */
@@ -94,12 +96,21 @@ struct ct_service {
     uint32_t first_free; /* no free slot before */
     uint64_t serial;
     uint64_t event_number;       /* of the last event of any job's history */
+    uint64_t looked_ms;          /* when somebody last looked at the jobs; 0: nobody did */
     struct ct_service_pace pace; /* of all operators */
     char journal_trouble[512];   /* why nothing can be kept now; "": it can */
     uint64_t ticket;             /* of the last record that was given away */
     struct ct_service_record *open;
     size_t open_count, open_room;
 };
+
+/* Return whether somebody has looked at the job lately, and it is not too large to be shown node by
+ * node. */
+bool ct_service_is_watched(const struct ct_service_job *job, uint64_t now_ms);
+
+/* Keep how a node is, if somebody looks. */
+void ct_service_on_figures(const struct ct_service_link *link, uint64_t now_ms,
+                           const struct ct_msg_figures *m);
 
 struct ct_service_link *ct_service_link_of(const struct ct_service *service, uint64_t number);
 

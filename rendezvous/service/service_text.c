@@ -66,3 +66,24 @@ void ct_service_describe(const struct ct_service *service, struct ct_buf *out)
         (void)ct_buf_printf(out, "DEGRADED: no new round can begin, training goes on: %s\n",
                             service->journal_trouble);
 }
+
+/* ---- who looks ---- */
+
+void ct_service_look(struct ct_service *service, uint64_t now_ms)
+{
+    service->looked_ms = now_ms;
+}
+
+bool ct_service_is_watched(const struct ct_service_job *job, uint64_t now_ms)
+{
+    const struct ct_service *service = job->service;
+    return service->looked_ms > 0 && now_ms - service->looked_ms < CT_SERVICE_LOOK_MS &&
+           ct_rdzv_capacity(job->core) <= CT_METRICS_NODES;
+}
+
+void ct_service_on_figures(const struct ct_service_link *link, uint64_t now_ms,
+                           const struct ct_msg_figures *m)
+{
+    if (ct_service_is_watched(link->job, now_ms))
+        ct_figures_keep(&link->job->figures, link->member, link->id, now_ms, m);
+}

@@ -156,7 +156,7 @@ static const enum ct_message_type types[] = {
     CT_MSG_PROGRESS,   CT_MSG_STORE_WAITS, CT_MSG_FLIGHT_REPLY, CT_MSG_STORE_SET,
     CT_MSG_STORE_GET,  CT_MSG_STORE_ADD,   CT_MSG_STORE_CAS,    CT_MSG_STORE_DELETE,
     CT_MSG_STORE_WAIT, CT_MSG_ADMIN,       CT_MSG_FLIGHT_QUERY, CT_MSG_LINES_QUERY,
-    CT_MSG_LINES,
+    CT_MSG_LINES,      CT_MSG_FIGURES,
 };
 
 /* An operator's question to the nodes, and what they answer. */
@@ -228,6 +228,10 @@ static struct ct_message truth(struct world *world, size_t which, enum ct_messag
     case CT_MSG_FLIGHT_REPLY:
     case CT_MSG_LINES:
         ask_or_answer(world, acting, &message);
+        break;
+    case CT_MSG_FIGURES:
+        ct_service_look(world->service, world->now_ms);
+        message.figures = (struct ct_msg_figures){.generation = acting, .trouble = ""};
         break;
     default: /* each begins with its generation, or with a request and its generation */
         if (ct_store_is_request(&message)) {

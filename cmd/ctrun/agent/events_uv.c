@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "base/str.h"
+#include "figures_uv.h"
 #include "launch/survivors.h"
 #include "recorders_uv.h"
 
@@ -65,6 +66,11 @@ static void on_drain(void *context, const char *text)
 static void on_flight_query(void *context, const struct ct_msg_flight_query *query)
 {
     recorders_reply(context, query);
+}
+
+static void on_watched(void *context)
+{
+    figures_tell(context);
 }
 
 static void on_lines_query(void *context, const struct ct_msg_lines_query *query)
@@ -154,6 +160,7 @@ const struct ct_agent_callbacks node_agent_callbacks = {
     .on_published = on_published,
     .on_drain = on_drain,
     .on_flight_query = on_flight_query,
+    .on_watched = on_watched,
     .on_lines_query = on_lines_query,
     .on_lines = on_lines,
     .on_voters = on_voters,

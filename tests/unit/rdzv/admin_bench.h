@@ -27,6 +27,7 @@ struct peer {
     struct ct_msg_lines_query lines_query;   /* the last LINES_QUERY */
     unsigned line_queries, lines;            /* how many, and LINES */
     struct ct_msg_lines last_lines;          /* the last of them, without its list */
+    bool watched;                            /* as the last HEARTBEAT_ACK says */
     char *text;                              /* of the last ADMIN_REPLY */
 };
 
@@ -44,6 +45,8 @@ static inline void io_send(void *context, void *to, const struct ct_message *mes
     struct peer *peer = to;
     (void)context;
     peer->drains += message->type == CT_MSG_DRAIN;
+    if (message->type == CT_MSG_HEARTBEAT_ACK)
+        peer->watched = message->heartbeat_ack.watched != 0;
     if (message->type == CT_MSG_ROUND) {
         peer->rounds++;
         peer->nodes = message->round.nodes.count;

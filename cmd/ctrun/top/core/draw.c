@@ -107,7 +107,7 @@ static void draw_head(const struct top_state *state, struct top_canvas *canvas, 
 
 static enum top_style style_of_node(const struct top_node *node)
 {
-    if (!node->connected)
+    if (!node->connected || node->gpu_trouble[0] != '\0')
         return TOP_BAD;
     if (node->leaving || node->cordon != NULL)
         return TOP_WARN;
@@ -131,7 +131,9 @@ static enum top_style style_of_row(const struct top_state *state, struct top_row
     if (state->view == TOP_JOBS)
         return top_style_of_phase(state->snapshot->jobs[row.index].phase) == TOP_GOOD ? TOP_PLAIN
                                                                                       : TOP_WARN;
-    return style_of_node(top_node_at(state, row));
+    const struct top_rank *worker = state->view == TOP_RANKS ? top_rank_at(state, row) : NULL;
+    bool is_held = worker != NULL && (strcmp(worker->state, "runs") != 0 || worker->waits_s > 1);
+    return is_held ? TOP_WARN : style_of_node(top_node_at(state, row));
 }
 
 static void draw_row(const struct top_state *state, struct top_canvas *canvas, int at, size_t index,

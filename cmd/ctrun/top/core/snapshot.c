@@ -30,8 +30,33 @@ static int64_t whole_of(const json_t *object, const char *key)
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-static void read_node(struct top_node *node, const json_t *from)
+static void read_worker(struct top_rank *worker, const json_t *from)
 {
+    worker->state = text_of(from, "state");
+    worker->rank = whole_of(from, "rank");
+    worker->pid = whole_of(from, "pid");
+    worker->step = whole_of(from, "step");
+    worker->awaits = whole_of(from, "awaits");
+    worker->memory = real_of(from, "memory");
+    worker->step_s = real_of(from, "step_s");
+    worker->waits_s = real_of(from, "waits_s");
+}
+
+static void read_node(struct top_snapshot *s, struct top_node *node, const json_t *from)
+{
+    json_t *worker;
+    size_t i;
+
+    node->rank_first = s->worker_count;
+    json_array_foreach(json_object_get(from, "ranks"), i, worker)
+    {
+        read_worker(&s->workers[s->worker_count++], worker);
+        node->rank_count++;
+    }
+    node->memory = real_of(from, "memory");
+    node->memory_total = real_of(from, "memory_total");
+    node->load = real_of(from, "load");
+    node->gpu_trouble = text_of(from, "gpu_trouble");
     node->host = text_of(from, "host");
     node->state = text_of(from, "state");
     node->node_rank = whole_of(from, "node_rank");
@@ -77,6 +102,10 @@ static int read_cordons(struct top_snapshot *s, struct top_job *job, const json_
             .first_rank = -1,
             .slots = -1,
             .heard_s = NAN,
+            .memory = NAN,
+            .memory_total = NAN,
+            .load = NAN,
+            .gpu_trouble = "",
             .connected = true,
         };
     }
@@ -144,7 +173,7 @@ static int read_job(struct top_snapshot *s, const json_t *from)
     {
         struct top_node *at = &s->nodes[job->node_first + job->node_count++];
 
-        read_node(at, node);
+        read_node(s, at, node);
         at->job = (uint32_t)s->job_count;
         s->ranks += at->first_rank >= 0 && at->slots > 0 ? at->slots : 0;
     }
@@ -184,17 +213,23 @@ static json_t *read_documents(const char *text, struct ct_error *err)
     return all;
 }
 
-/* Room for all jobs, their nodes and cordons. */
+/* Room for all jobs, their nodes with their workers, and cordons. */
 static bool make_room(struct top_snapshot *s, const json_t *jobs)
 {
-    size_t nodes = 0, i;
-    json_t *job;
+    size_t nodes = 0, workers = 0, i, k;
+    json_t *job, *node;
 
-    json_array_foreach(jobs, i, job) nodes += json_array_size(json_object_get(job, "nodes")) +
-                                              json_array_size(json_object_get(job, "cordons"));
+    json_array_foreach(jobs, i, job)
+    {
+        nodes += json_array_size(json_object_get(job, "nodes")) +
+                 json_array_size(json_object_get(job, "cordons"));
+        json_array_foreach(json_object_get(job, "nodes"), k, node) workers +=
+            json_array_size(json_object_get(node, "ranks"));
+    }
     s->jobs = calloc(json_array_size(jobs) + 1, sizeof *s->jobs);
     s->nodes = calloc(nodes + 1, sizeof *s->nodes);
-    return s->jobs != NULL && s->nodes != NULL;
+    s->workers = calloc(workers + 1, sizeof *s->workers);
+    return s->jobs != NULL && s->nodes != NULL && s->workers != NULL;
 }
 
 struct top_snapshot *top_snapshot_new(const char *text, struct ct_error *err)
@@ -231,6 +266,7 @@ void top_snapshot_free(struct top_snapshot *snapshot)
         free(snapshot->jobs[i].losses);
     free(snapshot->jobs);
     free(snapshot->nodes);
+    free(snapshot->workers);
     json_decref(snapshot->documents);
     free(snapshot);
 }

@@ -31,6 +31,13 @@ struct top_job {
     size_t node_first, node_count; /* of the snapshot's nodes */
 };
 
+/* How a worker is, as its agent tells while somebody looks. */
+struct top_rank {
+    const char *state; /* "runs" */
+    int64_t rank, pid, step, awaits;
+    double memory, step_s, waits_s;
+};
+
 struct top_node {
     uint32_t job;
     const char *host, *state; /* "CORDONED": a host that is in no round */
@@ -38,12 +45,16 @@ struct top_node {
     int64_t node_rank, first_rank, slots;
     double heard_s;
     bool connected, leaving;
+    double memory, memory_total, load;
+    const char *gpu_trouble;
+    size_t rank_first, rank_count; /* of the snapshot's workers, in the order of their ranks */
 };
 
 struct top_snapshot {
     struct top_job *jobs;
     struct top_node *nodes;
-    size_t job_count, node_count;
+    struct top_rank *workers;
+    size_t job_count, node_count, worker_count;
     int64_t ranks;
     void *documents; /* own all strings */
 };
@@ -189,8 +200,10 @@ enum { TOP_VALUE = 768 };
 double top_value(const struct top_state *state, struct top_row row, enum top_column column,
                  char text[TOP_VALUE]);
 
-/* Return the node of a row of nodes or ranks, the event of a row of events. */
+/* Return the node of a row of nodes or ranks, the worker of a row of ranks (NULL: nothing is known of
+ * it), the event of a row of events. */
 const struct top_node *top_node_at(const struct top_state *state, struct top_row row);
+const struct top_rank *top_rank_at(const struct top_state *state, struct top_row row);
 const struct top_event *top_event_at(const struct top_state *state, struct top_row row);
 
 /* Return the text by which the rows of a TOP_TEXT or TOP_WIDE column are ordered. */

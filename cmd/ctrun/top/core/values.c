@@ -16,6 +16,15 @@ const struct top_node *top_node_at(const struct top_state *state, struct top_row
     return &state->snapshot->nodes[row.index];
 }
 
+const struct top_rank *top_rank_at(const struct top_state *state, struct top_row row)
+{
+    const struct top_node *node = top_node_at(state, row);
+    const struct top_rank *worker = &state->snapshot->workers[node->rank_first + row.part];
+    bool is_there = row.part < node->rank_count && worker->rank == node->first_rank + row.part;
+
+    return is_there ? worker : NULL;
+}
+
 const struct top_event *top_event_at(const struct top_state *state, struct top_row row)
 {
     return &state->events[row.index];
@@ -136,15 +145,72 @@ static double put_ranks(char text[TOP_VALUE], const struct top_node *node)
                node->first_rank + node->slots - 1);
 }
 
+static void add_note(char text[TOP_VALUE], const char *note)
+{
+    size_t used = strlen(text);
+
+    (void)snprintf(text + used, TOP_VALUE - used, "%s%s", used > 0 ? ", " : "", note);
+}
+
 static double put_note(char text[TOP_VALUE], const struct top_node *node)
 {
-    const char *cordon = node->cordon != NULL ? node->cordon : "";
-    const bool parts[] = {!node->connected, node->leaving, node->cordon != NULL};
+    text[0] = '\0';
+    if (!node->connected)
+        add_note(text, "not connected");
+    if (node->leaving)
+        add_note(text, "leaving");
+    if (node->gpu_trouble[0] != '\0')
+        add_note(text, node->gpu_trouble);
+    if (node->cordon != NULL) {
+        char reason[TOP_VALUE];
 
-    return put(text, NAN, "%s%s%s%s%s%s%s", parts[0] ? "not connected" : "",
-               parts[0] && (parts[1] || parts[2]) ? ", " : "", parts[1] ? "leaving" : "",
-               parts[1] && parts[2] ? ", " : "", parts[2] ? "cordoned" : "",
-               cordon[0] != '\0' ? ": " : "", cordon);
+        (void)snprintf(reason, sizeof reason, "cordoned%s%s", node->cordon[0] != '\0' ? ": " : "",
+                       node->cordon);
+        add_note(text, reason);
+    }
+    return NAN;
+}
+
+/* "1.2/15.6 GiB": ordered by the share. */
+static double put_memory(char text[TOP_VALUE], const struct top_node *node)
+{
+    const double gib = 1024.0 * 1024 * 1024;
+
+    if (!(node->memory_total > 0))
+        return put_text(text, "-");
+    return put(text, node->memory / node->memory_total, "%.1f/%.1f GiB", node->memory / gib,
+               node->memory_total / gib);
+}
+
+static double put_wait(char text[TOP_VALUE], const struct top_rank *worker)
+{
+    if (!(worker->waits_s > 0))
+        return put_text(text, "-");
+    if (worker->awaits < 0)
+        return put(text, worker->waits_s, "%.1f s", worker->waits_s);
+    return put(text, worker->waits_s, "%.1f s for %" PRId64, worker->waits_s, worker->awaits);
+}
+
+/* Of a worker, what is known of it. */
+static double worker_value(const struct top_rank *worker, enum top_column column,
+                           char text[TOP_VALUE])
+{
+    if (worker == NULL)
+        return put_text(text, "-");
+    switch (column) {
+    case TOP_RANK_STEP:
+        return put_whole(text, worker->step);
+    case TOP_RANK_STEP_TIME:
+        return put_real(text, worker->step_s * 1e3, "");
+    case TOP_RANK_WAITS:
+        return put_wait(text, worker);
+    case TOP_RANK_MEMORY:
+        return isfinite(worker->memory)
+                   ? put(text, worker->memory, "%.4g M", worker->memory / 1024 / 1024)
+                   : put_text(text, "-");
+    default:
+        return put_whole(text, worker->pid);
+    }
 }
 
 static double node_value(const struct top_state *state, struct top_row row, enum top_column column,
@@ -158,11 +224,10 @@ static double node_value(const struct top_state *state, struct top_row row, enum
         return put_text(text, node->host);
     case TOP_NODE_STATE:
     case TOP_RANK_STATE:
-        return put_state(text, node->state);
+        return put_state(text, top_sort_text(state, row, column));
     case TOP_NODE_RANKS:
         return put_ranks(text, node);
     case TOP_NODE_HEARD:
-    case TOP_RANK_HEARD:
         return isfinite(node->heard_s) ? put(text, node->heard_s, "%.1f s", node->heard_s)
                                        : put_text(text, "-");
     case TOP_NODE_NOTE:
@@ -170,12 +235,22 @@ static double node_value(const struct top_state *state, struct top_row row, enum
     case TOP_NODE_RANK:
     case TOP_RANK_NODE:
         return put_whole(text, node->node_rank);
+    case TOP_NODE_LOAD:
+        return put_real(text, node->load, "");
+    case TOP_NODE_MEMORY:
+        return put_memory(text, node);
     case TOP_NODE_SLOTS:
         return put_whole(text, node->slots);
     case TOP_RANK_RANK:
         return put_whole(text, node->first_rank + row.part);
     case TOP_RANK_LOCAL:
         return put_whole(text, row.part);
+    case TOP_RANK_STEP:
+    case TOP_RANK_STEP_TIME:
+    case TOP_RANK_WAITS:
+    case TOP_RANK_MEMORY:
+    case TOP_RANK_PID:
+        return worker_value(top_rank_at(state, row), column, text);
     default:
         return put_text(text, top_job_name(state, row));
     }
@@ -214,6 +289,7 @@ double top_value(const struct top_state *state, struct top_row row, enum top_col
 const char *top_sort_text(const struct top_state *state, struct top_row row, enum top_column column)
 {
     const struct top_node *node;
+    const struct top_rank *worker;
 
     switch (column) {
     case TOP_JOB_PHASE:
@@ -226,11 +302,17 @@ const char *top_sort_text(const struct top_state *state, struct top_row row, enu
     case TOP_RANK_HOST:
         return top_node_at(state, row)->host;
     case TOP_NODE_STATE:
-    case TOP_RANK_STATE:
         return top_node_at(state, row)->state;
+    case TOP_RANK_STATE:
+        worker = top_rank_at(state, row);
+        return worker != NULL ? worker->state : top_node_at(state, row)->state;
     case TOP_NODE_NOTE: /* what is worst comes first */
         node = top_node_at(state, row);
-        return !node->connected ? "1" : node->leaving ? "2" : node->cordon != NULL ? "3" : "4";
+        return !node->connected               ? "1"
+               : node->gpu_trouble[0] != '\0' ? "2"
+               : node->leaving                ? "3"
+               : node->cordon != NULL         ? "4"
+                                              : "5";
     default:
         return top_job_name(state, row);
     }
