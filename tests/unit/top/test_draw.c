@@ -28,6 +28,42 @@ Test(top_draw, a_running_job_shows_progress_losses_and_why_it_was_restarted)
     view_close(&view);
 }
 
+Test(top_draw, what_agents_tell_of_nodes_and_workers_is_shown_and_ordered)
+{
+    static const char status[] =
+        "{\"jobs\":[{\"job\":\"a\",\"nodes\":[{\"host\":\"x\",\"slots\":2,\"first_rank\":0,"
+        "\"connected\":true,\"state\":\"ACTING\",\"memory\":1073741824,"
+        "\"memory_total\":8589934592,\"load\":1.5,\"gpu_trouble\":\"GPU 3 is lost\",\"ranks\":["
+        "{\"rank\":0,\"pid\":71,\"state\":\"runs\",\"memory\":1048576,\"step\":9,"
+        "\"step_s\":0.025,\"waits_s\":3.25,\"awaits\":1},"
+        "{\"rank\":1,\"pid\":72,\"state\":\"stopped\",\"memory\":2097152,\"step\":8}]},"
+        "{\"host\":\"y\",\"slots\":1,\"first_rank\":2,\"connected\":true,\"ranks\":["
+        "{\"rank\":7}]}]}]}";
+    struct view view;
+    struct top_layout layout;
+
+    view_open(&view, 24, 120, status);
+    cr_assert(top_layout(&view.state, &layout));
+    (void)view_press(&view, "2");
+    (void)view_draw(&view);
+    const char *line = view_line(&view, layout.body);
+    cr_assert_not_null(strstr(line, "1.5     1.0/8.0 GiB"), "%s", line);
+    cr_assert_not_null(strstr(line, "GPU 3 is lost"), "%s", line);
+    (void)view_press(&view, "3ssss"); /* WAITS */
+    cr_assert_eq(view.state.sort[TOP_RANKS], TOP_RANK_STEP_TIME);
+    (void)view_press(&view, "s");
+    (void)view_draw(&view);
+    line = view_line(&view, layout.body);
+    cr_assert_not_null(
+        strstr(line, "runs              9       25    3.2 s for 1       1 M       71"), "%s", line);
+    line = view_line(&view, layout.body + 1);
+    cr_assert_not_null(
+        strstr(line, "stopped           8        -              -       2 M       72"), "%s", line);
+    line = view_line(&view, layout.body + 2);
+    cr_assert_null(strstr(line, "7"), "of another rank than the node's nothing is taken: %s", line);
+    view_close(&view);
+}
+
 Test(top_draw, a_job_that_waits_says_for_what_and_since_when)
 {
     struct view view;

@@ -75,8 +75,10 @@ static int read_cordons(struct top_snapshot *s, struct top_job *job, const json_
 
     if (hosts == NULL)
         return CT_ENOMEM;
-    json_array_foreach(cordons, i, cordon)(void)
-        json_object_set(hosts, text_of(cordon, "host"), cordon);
+    json_array_foreach(cordons, i, cordon)
+    {
+        (void)json_object_set(hosts, text_of(cordon, "host"), cordon);
+    }
     json_t *seen = json_object();
     for (i = 0; i < job->node_count && json_object_size(hosts) > 0; i++) {
         struct top_node *node = &s->nodes[job->node_first + i];
@@ -126,8 +128,10 @@ static int read_curve(struct top_job *job, const json_t *losses)
     job->losses = calloc(json_array_size(losses), sizeof *job->losses);
     if (job->losses == NULL)
         return CT_ENOMEM;
-    json_array_foreach(losses, i, value) job->losses[job->loss_count++] =
-        json_is_number(value) ? json_number_value(value) : NAN;
+    json_array_foreach(losses, i, value)
+    {
+        job->losses[job->loss_count++] = json_is_number(value) ? json_number_value(value) : NAN;
+    }
     return 0;
 }
 
@@ -223,8 +227,10 @@ static bool make_room(struct top_snapshot *s, const json_t *jobs)
     {
         nodes += json_array_size(json_object_get(job, "nodes")) +
                  json_array_size(json_object_get(job, "cordons"));
-        json_array_foreach(json_object_get(job, "nodes"), k, node) workers +=
-            json_array_size(json_object_get(node, "ranks"));
+        json_array_foreach(json_object_get(job, "nodes"), k, node)
+        {
+            workers += json_array_size(json_object_get(node, "ranks"));
+        }
     }
     s->jobs = calloc(json_array_size(jobs) + 1, sizeof *s->jobs);
     s->nodes = calloc(nodes + 1, sizeof *s->nodes);
