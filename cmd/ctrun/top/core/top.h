@@ -200,8 +200,8 @@ enum { TOP_VALUE = 768 };
 double top_value(const struct top_state *state, struct top_row row, enum top_column column,
                  char text[TOP_VALUE]);
 
-/* Return the node of a row of nodes or ranks, the worker of a row of ranks (NULL: nothing is known of
- * it), the event of a row of events. */
+/* Return the node of a row of nodes or ranks, the worker of a row of ranks (NULL: nothing is known
+ * of it), the event of a row of events. */
 const struct top_node *top_node_at(const struct top_state *state, struct top_row row);
 const struct top_rank *top_rank_at(const struct top_state *state, struct top_row row);
 const struct top_event *top_event_at(const struct top_state *state, struct top_row row);
