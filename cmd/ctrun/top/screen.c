@@ -8,6 +8,7 @@
 #include <ncurses.h>
 #include <stdlib.h>
 #include <string.h>
+#include <term.h>
 #include <unistd.h>
 
 enum { ESCAPE_MS = 25, PAIR_GOOD = 1, PAIR_WARN, PAIR_BAD, PAIR_CURVE, PAIR_TITLE, PAIR_LOST };
@@ -42,11 +43,16 @@ static void begin_colours(void)
 int top_screen_check(struct ct_error *err)
 {
     const char *type = getenv("TERM");
+    int found;
 
     if (isatty(STDOUT_FILENO) == 0 || isatty(STDIN_FILENO) == 0)
         return refuse(err, "standard input and output are no terminal");
     if (type == NULL || type[0] == '\0' || strcmp(type, "dumb") == 0)
         return refuse(err, "the terminal cannot place text (TERM is unset or dumb)");
+    /* newterm would leave memory behind where it fails */
+    if (setupterm(type, STDOUT_FILENO, &found) != OK)
+        return refuse(err, "nothing is known of the terminal that TERM names");
+    (void)del_curterm(cur_term);
     return 0;
 }
 
@@ -56,7 +62,7 @@ int top_screen_open(struct ct_error *err)
     terminal.unicode = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
     terminal.screen = newterm(NULL, stdout, stdin);
     if (terminal.screen == NULL)
-        return refuse(err, "nothing is known of the terminal that TERM names");
+        return refuse(err, "the terminal cannot place text");
     (void)set_term(terminal.screen);
     (void)cbreak();
     (void)noecho();

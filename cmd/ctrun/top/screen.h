@@ -8,7 +8,7 @@
  * sentence. Changes nothing. */
 int top_screen_check(struct ct_error *err);
 
-/* Take it. CT_EUSAGE where nothing is known of the terminal; nothing was changed then. */
+/* Take it, after the check. CT_EUSAGE where it cannot; nothing was changed then. */
 int top_screen_open(struct ct_error *err);
 
 /* Give it back as it was. */
