@@ -108,7 +108,7 @@ Test(web_tls, the_token_is_accepted_as_bearer_and_as_password_and_nothing_else_i
                                         "Basic MDEyMzQ1Njc4OWFiY2RlZjAxMjM=",
                                         "Basic bWU6MDEyMzQ1Njc4OWFiY2RlZjAxMjQ=",
                                         "Basic !!!!",
-                                        "Digest " TOKEN};
+                                        ("Digest " TOKEN)};
     for (size_t i = 0; i < CT_COUNT(wrong); i++)
         cr_assert_not(ct_web_identity_accepts(identity, wrong[i]), "%s", wrong[i]);
     ct_web_identity_free(identity);
