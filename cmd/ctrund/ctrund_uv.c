@@ -213,16 +213,17 @@ static int start(struct daemon *daemon, const struct ct_ctrund_options *options,
     if (rc != 0)
         return rc;
     if (options->status != NULL) {
-        struct ct_endpoint endpoint;
-        rc = ct_endpoint_parse(options->status, -1, &endpoint, err);
-        if (rc == 0)
-            rc = ct_page_start(&daemon->loop, &endpoint, daemon->server, &daemon->page, err);
+        const struct ct_page_where where = {.endpoint = options->status,
+                                            .certificate = options->status_tls,
+                                            .token_file = options->status_token};
+        rc = ct_page_start(&daemon->loop, &where, daemon->server, &daemon->page, err);
     }
     if (rc == 0 && options->port_file != NULL)
         rc = write_port_file(daemon, options->port_file, err);
     if (rc == 0 && daemon->page != NULL) {
         char text[CT_ENDPOINT_TEXT];
-        ct_log_event(&daemon->log, CT_LOG_INFO, "listen", "answers HTTP on %s",
+        ct_log_event(&daemon->log, CT_LOG_INFO, "listen", "answers %s on %s",
+                     options->status_tls != NULL ? "HTTPS" : "HTTP",
                      ct_endpoint_print(ct_page_endpoint(daemon->page), text));
     }
     if (rc == 0)

@@ -26,6 +26,7 @@ struct ct_ctrund_options {
     const char *takeover;
     const char *port_file;
     const char *status;
+    const char *status_tls, *status_token;
     const char *log_level;
     const char *log_format;
     bool help;

@@ -1,7 +1,7 @@
 /* A small HTTP server; see http_uv.h.
  *
  *   accept -> read until the blank line -> handler -> write head and body -> shut down -> close
- *                                                                        `-> stream -> close */
+ *          (TLS: decrypt)                          (TLS: encrypt)        `-> stream -> close */
 #include "net/http_uv.h"
 
 #include "net/address.h"
@@ -20,6 +20,7 @@ enum {
     BACKLOG = 128,
     BODY_BYTES = 8 << 20,
     STREAM_BYTES = 1 << 20,
+    HANDSHAKES = 50, /* a second, and at once */
 };
 
 union stream {
@@ -42,6 +43,8 @@ struct client {
     bool peer_done; /* the client has ended its side */
     bool stream;    /* it gets what is sent to all */
     struct ct_buf head, body;
+    struct ct_web_tls *tls; /* NULL: in clear */
+    char cipher[4096];      /* what has come, with TLS */
     uv_write_t write;
     uv_shutdown_t shutdown;
     char rest[256]; /* what comes behind the request: not looked at */
@@ -54,6 +57,7 @@ struct ct_http_server {
     struct ct_http_options options;
     struct client *clients;
     unsigned count;
+    uint64_t handshakes_m, handshakes_ms; /* taken lately, in thousandths, and when that was so */
     bool stopped, closed;
 };
 
@@ -61,8 +65,10 @@ struct ct_http_server {
 
 static void free_server(struct ct_http_server *server)
 {
-    if (server->stopped && server->closed && server->count == 0)
-        free(server);
+    if (!server->stopped || !server->closed || server->count > 0)
+        return;
+    ct_web_identity_free(server->options.identity);
+    free(server);
 }
 
 static void on_client_closed(uv_handle_t *handle)
@@ -77,6 +83,7 @@ static void on_client_closed(uv_handle_t *handle)
         client->next->link = client->link;
     ct_buf_deinit(&client->head);
     ct_buf_deinit(&client->body);
+    ct_web_tls_free(client->tls);
     free(client);
     server->count--;
     free_server(server);
@@ -135,7 +142,7 @@ static void on_piece_written(uv_write_t *request, int status)
         end_client(client);
 }
 
-static void send_piece(struct client *client, const char *data, size_t size)
+static void send_bytes(struct client *client, const char *data, size_t size)
 {
     struct piece *piece = NULL;
 
@@ -152,6 +159,22 @@ static void send_piece(struct client *client, const char *data, size_t size)
         free(piece);
         end_client(client);
     }
+}
+
+static void send_piece(struct client *client, const char *data, size_t size)
+{
+    struct ct_buf sealed;
+
+    if (client->tls == NULL) {
+        send_bytes(client, data, size);
+        return;
+    }
+    ct_buf_init(&sealed, 0);
+    if (ct_web_tls_write(client->tls, data, size, &sealed) == 0)
+        send_bytes(client, sealed.data, sealed.size);
+    else
+        end_client(client);
+    ct_buf_deinit(&sealed);
 }
 
 size_t ct_http_streams(const struct ct_http_server *server)
@@ -194,6 +217,7 @@ static const char *reason_of(int status)
     } reasons[] = {
         {200, "OK"},
         {400, "Bad Request"},
+        {401, "Unauthorized"},
         {404, "Not Found"},
         {405, "Method Not Allowed"},
         {408, "Request Timeout"},
@@ -207,6 +231,21 @@ static const char *reason_of(int status)
         if (reasons[i].status == status)
             return reasons[i].reason;
     return "Unknown";
+}
+
+/* Encrypt the answer, into its body. */
+static int seal(struct client *client)
+{
+    struct ct_buf sealed;
+
+    ct_buf_init(&sealed, 0);
+    int code = ct_web_tls_write(client->tls, client->head.data, client->head.size, &sealed);
+    if (code == 0 && client->body.size > 0)
+        code = ct_web_tls_write(client->tls, client->body.data, client->body.size, &sealed);
+    ct_buf_deinit(&client->body);
+    client->body = sealed;
+    ct_buf_clear(&client->head);
+    return code;
 }
 
 /* Send what `answer` holds (its body is taken over). */
@@ -227,14 +266,16 @@ static void respond(struct client *client, struct ct_http_answer *answer)
                   answer->status, reason_of(answer->status), answer->content_type);
     if (!client->stream)
         ct_buf_printf(&client->head, "Content-Length: %zu\r\n", client->body.size);
+    if (answer->status == 401)
+        ct_buf_puts(&client->head, "WWW-Authenticate: Basic realm=\"ctrun\"\r\n");
     ct_buf_puts(&client->head, "\r\n");
-    if (client->head.failed) {
+    if (client->head.failed || (client->tls != NULL && seal(client) != 0)) {
         end_client(client);
         return;
     }
     uv_buf_t bytes[] = {uv_buf_init(client->head.data, (unsigned)client->head.size),
                         uv_buf_init(client->body.data, (unsigned)client->body.size)};
-    unsigned count = client->body.size > 0 ? 2 : 1;
+    unsigned count = client->body.size > 0 ? 2 : 1; /* an empty one is none */
     client->write.data = client;
     uv_timer_start(&client->timer, on_timer, client->server->options.request_ms, 0);
     if (uv_write(&client->write, &client->io.stream, bytes, count, on_written) != 0)
@@ -292,7 +333,8 @@ static bool is_own_name(const char *host)
 }
 
 /* "GET /path?query HTTP/1.x" and its fields. 200, or the status of what is wrong. */
-static int parse(char *request, struct ct_http_request *ret_request)
+static int parse(char *request, const struct ct_web_identity *identity,
+                 struct ct_http_request *ret_request)
 {
     char *line_end = strstr(request, "\r\n");
     char *path = strchr(request, ' ');
@@ -306,7 +348,10 @@ static int parse(char *request, struct ct_http_request *ret_request)
     *version = '\0';
     if (strcmp(request, "GET") != 0)
         return 405;
-    if (!is_own_name(find_field(line_end, "Host")))
+    if (identity != NULL &&
+        !ct_web_identity_accepts(identity, find_field(line_end, "Authorization")))
+        return 401;
+    if (identity == NULL && !is_own_name(find_field(line_end, "Host")))
         return 421;
     path[strcspn(path, "?#")] = '\0';
     ret_request->path = path;
@@ -318,7 +363,9 @@ static void handle(struct client *client)
 {
     struct ct_http_answer answer = new_answer(200);
     struct ct_http_request request = {.last_event = 0};
-    int status = parse(client->request, &request);
+    const struct ct_web_identity *identity =
+        client->tls != NULL ? client->server->options.identity : NULL;
+    int status = parse(client->request, identity, &request);
 
     if (status != 200) {
         respond_error(client, status);
@@ -326,6 +373,37 @@ static void handle(struct client *client)
     }
     client->server->options.handler(client->server->options.user, &request, &answer);
     respond(client, &answer);
+}
+
+/* More of the request is there. */
+static void take(struct client *client, size_t count)
+{
+    client->size += count;
+    client->request[client->size] = '\0';
+    if (strstr(client->request, "\r\n\r\n") != NULL)
+        handle(client);
+    else if (memchr(client->request, '\0', client->size) != NULL)
+        respond_error(client, 400);
+    else if (client->size == REQUEST_BYTES)
+        respond_error(client, 431);
+}
+
+static void decrypt(struct client *client, size_t count)
+{
+    struct ct_buf out;
+    long got = 0;
+
+    ct_buf_init(&out, 0);
+    int code = ct_web_tls_feed(client->tls, client->cipher, count, &out);
+    if (out.size > 0)
+        send_bytes(client, out.data, out.size);
+    ct_buf_deinit(&out);
+    while (code == 0 && !client->answered &&
+           (got = ct_web_tls_read(client->tls, client->request + client->size,
+                                  REQUEST_BYTES - client->size)) > 0)
+        take(client, (size_t)got);
+    if (code != 0 || got < 0)
+        end_client(client);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
@@ -339,14 +417,10 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
         end_client(client);
     if (count <= 0 || client->answered)
         return;
-    client->size += (size_t)count;
-    client->request[client->size] = '\0';
-    if (strstr(client->request, "\r\n\r\n") != NULL)
-        handle(client);
-    else if (memchr(client->request, '\0', client->size) != NULL)
-        respond_error(client, 400);
-    else if (client->size == REQUEST_BYTES)
-        respond_error(client, 431);
+    if (client->tls != NULL)
+        decrypt(client, (size_t)count);
+    else
+        take(client, (size_t)count);
 }
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
@@ -356,6 +430,8 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
     (void)suggested;
     if (client->answered)
         *buf = uv_buf_init(client->rest, sizeof(client->rest));
+    else if (client->tls != NULL)
+        *buf = uv_buf_init(client->cipher, sizeof(client->cipher));
     else
         *buf =
             uv_buf_init(client->request + client->size, (unsigned)(REQUEST_BYTES - client->size));
@@ -381,6 +457,31 @@ static bool may_ask(struct client *client)
            (uv_fileno(&client->io.handle, &fd) == 0 && ct_address_check_peer_user(fd, NULL) == 0);
 }
 
+/* With an identity each connection begins with a handshake: so many a second. */
+static bool may_shake_hands(struct ct_http_server *server)
+{
+    uint64_t now_ms = uv_now(server->loop);
+    uint64_t run_out = (now_ms - server->handshakes_ms) * HANDSHAKES;
+
+    server->handshakes_m -= CT_MIN(run_out, server->handshakes_m);
+    server->handshakes_ms = now_ms;
+    if (server->handshakes_m + 1000 > HANDSHAKES * 1000)
+        return false;
+    server->handshakes_m += 1000;
+    return true;
+}
+
+static bool begin_tls(struct client *client)
+{
+    struct ct_http_server *server = client->server;
+
+    if (server->options.identity == NULL || server->endpoint.is_unix)
+        return true;
+    if (may_shake_hands(server))
+        client->tls = ct_web_tls_new(server->options.identity);
+    return client->tls != NULL;
+}
+
 static void on_connection(uv_stream_t *stream, int status)
 {
     struct ct_http_server *server = stream->data;
@@ -400,25 +501,27 @@ static void on_connection(uv_stream_t *stream, int status)
     server->clients = client;
     server->count++;
     if (uv_accept(stream, &client->io.stream) != 0 || !may_ask(client) ||
-        server->count > 2 * server->options.connections ||
-        uv_read_start(&client->io.stream, on_alloc, on_read) != 0) {
+        server->count >
+            (client->server->options.identity != NULL ? 1u : 2u) * server->options.connections ||
+        !begin_tls(client) || uv_read_start(&client->io.stream, on_alloc, on_read) != 0) {
         end_client(client);
         return;
     }
     uv_timer_start(&client->timer, on_timer, server->options.request_ms, 0);
     if (server->count > server->options.connections)
-        respond_error(client, 503);
+        respond_error(client, 503); /* not with TLS: it would be no answer */
 }
 
-/* Nobody proves anything here, so nobody beyond this machine may come. */
+/* Nobody proves anything without a token, so nobody beyond this machine may come. */
 static int refuse_others(const struct ct_endpoint *endpoint, struct ct_error *err)
 {
     char where[CT_ENDPOINT_TEXT];
 
     return ct_error_set(err, CT_EAUTH,
-                        "refusing to serve status and metrics on %s: other machines can reach it, "
-                        "and HTTP here knows neither key nor password; give 127.0.0.1:%u, and let "
-                        "a collector on this machine or a tunnel (ssh -L) bring it to others",
+                        "refusing to serve status and metrics on %s: other machines can reach it; "
+                        "give a certificate and a token (--status_tls, --status_token), or "
+                        "127.0.0.1:%u and let a collector on this machine or a tunnel (ssh -L) "
+                        "bring it to others",
                         ct_endpoint_print(endpoint, where), endpoint->port);
 }
 
@@ -429,11 +532,14 @@ int ct_http_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
     struct ct_http_server *server = calloc(1, sizeof(*server));
     int fd, status;
 
-    if (server == NULL)
+    if (server == NULL) {
+        ct_web_identity_free(options->identity);
         return ct_error_set(err, CT_ENOMEM, "no memory for an HTTP server");
-    int code = ct_address_bind(endpoint, false, &fd, &server->endpoint, err);
+    }
+    int code = ct_address_bind(endpoint, options->identity != NULL, &fd, &server->endpoint, err);
     if (code != 0) {
         free(server);
+        ct_web_identity_free(options->identity);
         return code == CT_EAUTH ? refuse_others(endpoint, err) : code;
     }
     server->loop = loop;

@@ -1,22 +1,24 @@
-/* A small HTTP/1.1 server for metrics and status: GET only, one answer a connection, loopback or
- * AF_UNIX only (it knows no key).
+/* A small HTTP/1.1 server for metrics and status: GET only, one answer a connection; on loopback or
+ * AF_UNIX, and beyond with an identity: TLS and a token (web_tls.h), on loopback as well then.
  *
  *   GET /metrics HTTP/1.1        -> handler(request) -> status, content type, body -> close
  *   GET /events HTTP/1.1         -> handler(request) -> a stream -> ct_http_stream_send ...
  *
  * Bounds: 8 KiB of request, 5 s for it, 32 connections, 8 MiB of answer, 1 MiB that a stream's
  * reader is behind. A client above them gets 400, 405, 408, 431 or 503; an answer above its limit
- * becomes 500; a slow stream ends.
+ * becomes 500; a slow stream ends. Of connections with TLS, whose beginning costs a signature, 50 a
+ * second are taken; the others are closed.
  *
- * A request must name the server by an address or as "localhost" (421 otherwise): a page of another
- * site whose name was made to point here reads nothing. Answers forbid scripts and styles of
- * others. */
+ * Without a token a request must name the server by an address or as "localhost" (421 otherwise): a
+ * page of another site whose name was made to point here reads nothing. Who lacks the token gets
+ * 401. Answers forbid scripts and styles of others. */
 #ifndef CT_NET_HTTP_UV_H
 #define CT_NET_HTTP_UV_H
 
 #include "base/bytes.h"
 #include "base/error.h"
 #include "net/endpoint.h"
+#include "net/web_tls.h"
 
 #include <stdbool.h>
 #include <uv.h>
@@ -44,8 +46,9 @@ typedef void (*ct_http_handler)(void *user, const struct ct_http_request *reques
 struct ct_http_options {
     ct_http_handler handler;
     void *user;
-    uint32_t request_ms;  /* for a request, and again for its answer; default 5000 */
-    uint32_t connections; /* at once; default 32 */
+    uint32_t request_ms;              /* for a request, and again for its answer; default 5000 */
+    uint32_t connections;             /* at once; default 32 */
+    struct ct_web_identity *identity; /* NULL: loopback and AF_UNIX only. Owned, also on failure */
 };
 
 /* Listen and serve. Errors as ct_listener_start. */

@@ -53,38 +53,53 @@ int ct_net_key_new(const char *path, struct ct_error *err)
     return ct_error_set(err, CT_ECANTCREAT, "cannot write key file %s: %s", path, strerror(-code));
 }
 
-/* Is the open file what a key file must be? */
-static int judge(const char *path, const struct stat *stat, struct ct_error *err)
+/* Is the open file what a file with a secret must be? */
+static int judge(const char *what, const char *path, const struct stat *stat, struct ct_error *err)
 {
     if (!S_ISREG(stat->st_mode))
-        return ct_error_set(err, CT_EAUTH, "key file %s is no regular file", path);
+        return ct_error_set(err, CT_EAUTH, "%s %s is no regular file", what, path);
     if (stat->st_uid != geteuid() && stat->st_uid != 0)
-        return ct_error_set(err, CT_EAUTH, "key file %s belongs to user %u, not to you (%u)", path,
+        return ct_error_set(err, CT_EAUTH, "%s %s belongs to user %u, not to you (%u)", what, path,
                             (unsigned)stat->st_uid, (unsigned)geteuid());
     if ((stat->st_mode & (stat->st_uid == 0 ? 037 : 077)) != 0)
-        return ct_error_set(err, CT_EAUTH,
-                            "key file %s is open to others (mode %04o): chmod 600 %s", path,
-                            (unsigned)(stat->st_mode & 07777), path);
-    if (stat->st_size != CT_KEY_BYTES)
-        return ct_error_set(
-            err, CT_EAUTH,
-            "key file %s has %lld bytes, a key has %d: make one with `ctrun key new`", path,
-            (long long)stat->st_size, CT_KEY_BYTES);
+        return ct_error_set(err, CT_EAUTH, "%s %s is open to others (mode %04o): chmod 600 %s",
+                            what, path, (unsigned)(stat->st_mode & 07777), path);
+    return 0;
+}
+
+int ct_net_secret_open(const char *what, const char *path, int *ret_fd, off_t *ret_size,
+                       struct ct_error *err)
+{
+    struct stat stat;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not hang us */
+
+    if (fd < 0)
+        return ct_error_set(err, CT_ENOINPUT, "cannot open %s %s: %s", what, path, strerror(errno));
+    int code = fstat(fd, &stat) != 0 ? ct_error_set(err, CT_ENOINPUT, "cannot look at %s %s: %s",
+                                                    what, path, strerror(errno))
+                                     : judge(what, path, &stat, err);
+    if (code != 0) {
+        close(fd);
+        return code;
+    }
+    *ret_fd = fd;
+    *ret_size = stat.st_size;
     return 0;
 }
 
 int ct_net_key_load(const char *path, struct ct_key *ret_key, struct ct_error *err)
 {
     struct ct_key key;
-    struct stat stat;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not hang us */
+    off_t size = 0;
+    int fd = -1, code = ct_net_secret_open("key file", path, &fd, &size, err);
 
-    if (fd < 0)
-        return ct_error_set(err, CT_ENOINPUT, "cannot open key file %s: %s", path, strerror(errno));
-    int code = fstat(fd, &stat) != 0
-                   ? ct_error_set(err, CT_ENOINPUT, "cannot look at key file %s: %s", path,
-                                  strerror(errno))
-                   : judge(path, &stat, err);
+    if (code != 0)
+        return code;
+    if (size != CT_KEY_BYTES)
+        code =
+            ct_error_set(err, CT_EAUTH,
+                         "key file %s has %lld bytes, a key has %d: make one with `ctrun key new`",
+                         path, (long long)size, CT_KEY_BYTES);
     if (code == 0) {
         ssize_t count = read(fd, key.secret, sizeof(key.secret));
         if (count == CT_KEY_BYTES)

@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 
+#include <sys/types.h>
+
 enum { CT_KEY_BYTES = 32 };
 
 struct ct_key {
@@ -23,5 +25,10 @@ int ct_net_key_load(const char *path, struct ct_key *ret_key, struct ct_error *e
 
 /* Overwrite the secret so that the compiler keeps the writes. */
 void ct_net_key_wipe(struct ct_key *key);
+
+/* Open a file with a secret of any kind for reading: a regular file of this user or root, closed to
+ * others. 0; CT_ENOINPUT, CT_EAUTH with a sentence that begins with `what` ("key file"). */
+int ct_net_secret_open(const char *what, const char *path, int *ret_fd, off_t *ret_size,
+                       struct ct_error *err);
 
 #endif

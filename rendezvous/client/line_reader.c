@@ -40,7 +40,7 @@ struct ct_line_reader {
     uint32_t first_owed, last_owed;
 };
 
-enum { NONE = UINT32_MAX };
+#define NONE UINT32_MAX
 
 struct ct_line_reader *ct_line_reader_new(const struct ct_line_reader_options *options)
 {

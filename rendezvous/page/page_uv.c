@@ -81,17 +81,37 @@ static void answer(void *user, const struct ct_http_request *request, struct ct_
     }
 }
 
-int ct_page_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
-                  struct ct_rdzv_server *server, struct ct_page_server **ret_page,
-                  struct ct_error *err)
+/* The certificate and the token, if they are given. */
+static int load_identity(const struct ct_page_where *where, struct ct_web_identity **ret_identity,
+                         struct ct_error *err)
+{
+    bool has_certificate = where->certificate != NULL && where->certificate[0] != '\0';
+    bool has_token = where->token_file != NULL && where->token_file[0] != '\0';
+
+    if (has_certificate != has_token)
+        return ct_error_set(err, CT_EUSAGE,
+                            "--status_tls FILE and --status_token FILE go together: %s is missing",
+                            has_token ? "--status_tls" : "--status_token");
+    return has_certificate
+               ? ct_web_identity_load(where->certificate, where->token_file, ret_identity, err)
+               : 0;
+}
+
+int ct_page_start(uv_loop_t *loop, const struct ct_page_where *where, struct ct_rdzv_server *server,
+                  struct ct_page_server **ret_page, struct ct_error *err)
 {
     struct ct_page_server *page = calloc(1, sizeof *page);
-    const struct ct_http_options options = {.handler = answer, .user = page};
+    struct ct_http_options options = {.handler = answer, .user = page};
+    struct ct_endpoint endpoint;
 
     if (page == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for the status page");
     page->server = server;
-    int rc = ct_http_start(loop, endpoint, &options, &page->http, err);
+    int rc = ct_endpoint_parse(where->endpoint, -1, &endpoint, err);
+    if (rc == 0)
+        rc = load_identity(where, &options.identity, err);
+    if (rc == 0)
+        rc = ct_http_start(loop, &endpoint, &options, &page->http, err);
     if (rc != 0) {
         free(page);
         return rc;

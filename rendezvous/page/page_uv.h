@@ -9,10 +9,17 @@
 
 struct ct_page_server;
 
-/* Serve the page of `server`, which outlives it. Errors as ct_http_start. */
-int ct_page_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
-                  struct ct_rdzv_server *server, struct ct_page_server **ret_page,
-                  struct ct_error *err);
+/* Where, and to whom: beyond loopback with TLS and a token alone (net/web_tls.h). */
+struct ct_page_where {
+    const char *endpoint;    /* "host:port" or "unix:PATH" */
+    const char *certificate; /* PEM file; "" or NULL: none */
+    const char *token_file;  /* likewise */
+};
+
+/* Serve the page of `server`, which outlives it. CT_EUSAGE for an endpoint that is none, or one of
+ * the two files alone; errors as ct_web_identity_load and ct_http_start. */
+int ct_page_start(uv_loop_t *loop, const struct ct_page_where *where, struct ct_rdzv_server *server,
+                  struct ct_page_server **ret_page, struct ct_error *err);
 
 /* Return the address that it listens on, with the actual port. */
 const struct ct_endpoint *ct_page_endpoint(const struct ct_page_server *page);

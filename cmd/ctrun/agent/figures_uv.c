@@ -28,8 +28,11 @@ static double median_step_s(const struct ct_worker_record *record)
     uint32_t us[CT_RECORD_DURATIONS];
     uint32_t count = record != NULL ? ct_worker_record_durations(record, us, CT_COUNT(us)) : 0;
 
+    if (count == 0)
+        return 0;
     qsort(us, count, sizeof us[0], compare);
-    return count > 0 ? us[count / 2] / 1e6 : 0;
+    uint32_t middle = us[count / 2];
+    return (double)middle / 1e6;
 }
 
 /* The call that it has waited in longest: in which, for whom? */

@@ -203,7 +203,8 @@ static int join(struct node *node, struct ct_error *err)
     if (rc != 0)
         return rc;
     if (node->host.page != NULL)
-        ct_log_event(&node->log, CT_LOG_INFO, "status", "the status page is at %s",
+        ct_log_event(&node->log, CT_LOG_INFO, "status", "the status page is at %s%s",
+                     cfg->launch.status_tls[0] != '\0' ? "https://" : "",
                      ct_endpoint_print(ct_page_endpoint(node->host.page), waiting));
     (void)snprintf(waiting, sizeof waiting, "waiting for the rendezvous at %.320s",
                    node->host.endpoint);

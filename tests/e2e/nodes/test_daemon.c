@@ -1,6 +1,7 @@
 /* A real ctrund as a service: its file, and what it tells the manager that started it, which is a
  * socket of ours. */
 #include "e2e.h"
+#include "test_pem.h"
 
 #include "base/assert.h"
 #include "base/str.h"
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -291,4 +293,75 @@ Test(daemon, the_packages_unit_is_valid_and_exposed_to_little)
     proc_free(&proc);
     cr_assert_eq(proc_run(&proc, exposed, NULL, 20), 0, "%s", ct_buf_str(&proc.text));
     proc_free(&proc);
+}
+
+/* ---- the page, beyond this machine ----------------------------------------------------------- */
+
+static void write_secret(const char *name, const char *text)
+{
+    cr_assert_eq(chmod(e2e_write(name, text), 0600), 0);
+}
+
+/* Python's client with the certificate as its authority: without a token, with a wrong one, with
+ * the right one in both forms, and a stream; what is no TLS gets nothing. */
+Test(daemon, its_page_is_for_who_has_the_token_over_https)
+{
+    struct proc daemon, client;
+    char port_line[32];
+    static const char ask[] =
+        "import base64, http.client, ssl, sys\n"
+        "port = int(sys.argv[1])\n"
+        "context = ssl.create_default_context(cafile='page.pem')\n"
+        "def get(path, word=None):\n"
+        "    link = http.client.HTTPSConnection('localhost', port, context=context, timeout=10)\n"
+        "    link.request('GET', path, headers={'Authorization': word} if word else {})\n"
+        "    return link.getresponse()\n"
+        "token = open('token').read().strip()\n"
+        "print('none', get('/metrics').status, get('/metrics').headers['WWW-Authenticate'])\n"
+        "print('wrong', get('/metrics', 'Bearer ' + token[:-1] + 'x').status)\n"
+        "print('bearer', 'ctrun_epoch 1' in get('/metrics', 'Bearer ' + token).read().decode())\n"
+        "basic = base64.b64encode(('me:' + token).encode()).decode()\n"
+        "print('basic', get('/', 'Basic ' + basic).status)\n"
+        "stream = get('/events', 'Basic ' + basic)\n"
+        "print('stream', [stream.readline() for _ in range(6)].count(b'event: jobs\\n'))\n"
+        "plain = http.client.HTTPConnection('127.0.0.1', port, timeout=10)\n"
+        "try:\n"
+        "    plain.request('GET', '/')\n"
+        "    print('clear', plain.getresponse().status)\n"
+        "except (http.client.HTTPException, OSError):\n"
+        "    print('clear nothing')\n";
+
+    write_secret("page.pem", test_pem);
+    write_secret("token", "0123456789abcdef0123456789abcdef\n");
+    const char *const argv[] = {
+        proc_program("ctrund"), "--listen", "127.0.0.1:0",    "--status", "127.0.0.1:0",
+        "--status_tls",         "page.pem", "--status_token", "token",    NULL};
+    proc_start(&daemon, argv, NULL);
+    const char *at = proc_wait_text(&daemon, "answers HTTPS on 127.0.0.1:", 10);
+    cr_assert_not_null(at);
+    (void)snprintf(port_line, sizeof port_line, "%d",
+                   atoi(at + strlen("answers HTTPS on 127.0.0.1:")));
+    const char *const python[] = {"python3", "-c", ask, port_line, NULL};
+    cr_assert_eq(proc_run(&client, python, NULL, 30), 0, "%s", ct_buf_str(&client.text));
+    e2e_said(&client, "none 401 Basic realm=\"ctrun\"\nwrong 401\nbearer True\nbasic 200\n"
+                      "stream 2\nclear nothing\n");
+    proc_free(&client);
+    cr_assert_eq(kill(daemon.pid, SIGTERM), 0);
+    end(&daemon, 0);
+}
+
+Test(daemon, a_page_for_others_without_a_token_or_a_certificate_is_refused)
+{
+    struct proc daemon;
+    const char *const open[] = {
+        proc_program("ctrund"), "--listen", "127.0.0.1:0", "--status", "0.0.0.0:0", NULL};
+    const char *const half[] = {proc_program("ctrund"), "--listen",     "127.0.0.1:0", "--status",
+                                "127.0.0.1:0",          "--status_tls", "page.pem",    NULL};
+
+    cr_assert_eq(proc_run(&daemon, open, NULL, 10), 77, "%s", ct_buf_str(&daemon.text));
+    e2e_said(&daemon, "give a certificate and a token (--status_tls, --status_token)");
+    proc_free(&daemon);
+    cr_assert_eq(proc_run(&daemon, half, NULL, 10), 2, "%s", ct_buf_str(&daemon.text));
+    e2e_said(&daemon, "--status_token is missing");
+    proc_free(&daemon);
 }

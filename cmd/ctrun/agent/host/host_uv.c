@@ -311,15 +311,13 @@ static void hold(struct host *host, uv_loop_t *loop, const struct job *job,
 /* The page of the server here, if there is one, where --status wants it. */
 static int show(struct host *host, uv_loop_t *loop, const struct job *job, struct ct_error *err)
 {
-    const char *where = job->cfg.launch.status;
-    struct ct_endpoint endpoint;
+    const struct ct_page_where where = {.endpoint = job->cfg.launch.status,
+                                        .certificate = job->cfg.launch.status_tls,
+                                        .token_file = job->cfg.launch.status_token};
 
-    if (where[0] == '\0' || host->server == NULL || host->page != NULL)
+    if (where.endpoint[0] == '\0' || host->server == NULL || host->page != NULL)
         return 0;
-    int rc = ct_endpoint_parse(where, -1, &endpoint, err);
-    if (rc == 0)
-        rc = ct_page_start(loop, &endpoint, host->server, &host->page, err);
-    return rc;
+    return ct_page_start(loop, &where, host->server, &host->page, err);
 }
 
 void host_hide(struct host *host)
