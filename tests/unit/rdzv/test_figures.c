@@ -2,6 +2,7 @@
 #include "admin_bench.h"
 
 #include "rendezvous/history/figures.h"
+#include "rendezvous/service/service_state.h"
 
 TestSuite(figures, .timeout = 20);
 
@@ -104,4 +105,30 @@ Test(figures, another_agent_in_the_place_has_none_of_its_predecessors)
     ct_figures_keep(&figures, 40, b, 2, &m);
     cr_assert_eq(ct_figures_find(&figures, 40, b, 2)->count, 0);
     ct_figures_deinit(&figures);
+}
+
+/* An answer has a limit: of a large job the last nodes come without what their agents tell. */
+Test(figures, they_leave_half_of_a_bounded_status_to_the_nodes)
+{
+    static const size_t limits[] = {0, 8192, 1200};
+    static const int told[] = {2, 2, 1};
+    struct bench b;
+
+    begin(&b, 2);
+    ct_service_look(b.service, 1000);
+    tell(&b, 0, 1000);
+    tell(&b, 1, 1000);
+    for (size_t i = 0; i < CT_COUNT(limits); i++) {
+        struct ct_buf text;
+        int count = 0;
+
+        ct_buf_init(&text, limits[i]);
+        ct_admin_describe_json(b.service->jobs, 1100, SIZE_MAX, &text);
+        for (const char *at = ct_buf_str(&text); (at = strstr(at, "gpu_trouble")) != NULL; at++)
+            count++;
+        cr_assert_eq(count, told[i], "limit %zu: %s", limits[i], ct_buf_str(&text));
+        cr_assert(!text.failed && strstr(ct_buf_str(&text), "node1") != NULL);
+        ct_buf_deinit(&text);
+    }
+    end(&b);
 }
