@@ -21,13 +21,17 @@ struct admin_request {
      * after the last. `ret_next` is sent next, unless its type is 0. */
     bool (*on_answer)(void *context, const struct ct_message *answer, struct ct_message *ret_next);
     void *context;
+
+    /* With the verb FOLLOW: receive the text of one of any number of answers; the question goes on
+     * until the connection closes. Returns 0, or a code that ends it, with the sentence. */
+    int (*on_text)(void *context, const char *text, size_t size, struct ct_error *err);
 };
 
 /* Set the author of the request: USER@HOST. */
 void admin_sign(struct admin_request *request);
 
-/* Ask and append the answer's text to `ret_text`. 0, or the code of the answer or of the connection
- * with its sentence. */
+/* Ask and append the answer's text to `ret_text`, unless on_text has it. 0, or the code of the
+ * answer or of the connection with its sentence. */
 int admin_ask(const struct admin_request *request, struct ct_buf *ret_text, struct ct_error *err);
 
 #endif

@@ -26,6 +26,8 @@ struct ct_ctrund_options {
     const char *takeover;
     const char *port_file;
     const char *status;
+    const char *on_event;
+    const char *on_event_kinds;
     const char *log_level;
     const char *log_format;
     bool help;

@@ -90,6 +90,14 @@ uint64_t ct_history_deadline(const struct ct_history *history);
 /* The oldest event that is still here with a number above `after`; NULL: there is none. */
 const struct ct_history_event *ct_history_next(const struct ct_history *history, uint64_t after);
 
+/* Return the kind of that name; -1: there is none. */
+int ct_announcement_find(const char *name);
+
+/* Read names of kinds, as a set of bits: all for none. `key` is for the sentence. CT_EUSAGE names a
+ * wrong one, and the nearest. */
+int ct_announcements_read(const char *const *names, size_t count, const char *key,
+                          uint64_t *ret_set, struct ct_error *err);
+
 /* "node_lost", and the level. */
 const char *ct_announcement_name(enum ct_announcement kind);
 const char *ct_announcement_level(enum ct_announcement kind);

@@ -133,6 +133,8 @@ static void free_link(struct ct_service *service, struct ct_service_link *link)
     uint32_t slot = (uint32_t)(link - service->links);
     if (link->job != NULL)
         link->job->links--;
+    if (link->follows)
+        link->job->followers--;
     *link = (struct ct_service_link){0};
     service->first_free = CT_MIN(service->first_free, slot);
     service->link_count--;
@@ -181,6 +183,7 @@ void ct_service_remove_job(struct ct_service *service, struct ct_service_job *jo
     *at = job->next;
     service->job_count--;
     ct_service_forget_records(service, job);
+    ct_service_end_following(service, job);
     free_job(job);
 }
 
@@ -354,10 +357,12 @@ static struct ct_service_job *demand_job(struct ct_service *service, uint64_t no
                          "more: try again when one has ended, or use another ctrund",
                          service->job_count, service->limits.jobs);
     }
-    if (job == NULL)
+    if (job == NULL) {
         ct_service_refuse(service, link->number, err.code, 0, err.text);
-    else
-        warn_of_limit(service, link->job_name, params->nodes_max);
+        return NULL;
+    }
+    warn_of_limit(service, link->job_name, params->nodes_max);
+    ct_service_note_begin(job, now_ms);
     return job;
 }
 
@@ -423,6 +428,7 @@ static void on_join(struct ct_service *service, uint64_t now_ms, struct ct_servi
             return;
         link->job->links++;
     }
+    ct_service_tell_end(link->job, now_ms, link);
     struct ct_rdzv_event event = {
         .kind = CT_RDZV_ON_JOIN, .link = link->number, .seq = m->seq, .join = &join};
     ct_service_step(link->job, now_ms, &event);
@@ -533,6 +539,8 @@ void ct_service_message(struct ct_service *service, uint64_t now_ms, uint64_t nu
         ct_service_on_admin(service, now_ms, link, &message->admin);
     else if (link->admin && message->type == CT_MSG_FLIGHT_QUERY)
         ct_service_on_flight_query(service, link, &message->flight_query);
+    else if (ct_service_is_follow(link, message))
+        ct_service_on_follow(link, message->admin.after);
     else if (link->admin || message->type == CT_MSG_ADMIN || message->type == CT_MSG_FLIGHT_QUERY)
         ct_service_violation(service, link, "a message that does not go with the role in HELLO");
     else if (message->type == CT_MSG_JOIN)

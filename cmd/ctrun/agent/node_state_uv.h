@@ -18,6 +18,7 @@
 #include "inquiry_uv.h"
 #include "job/failure_list.h"
 #include "job/launch_job.h"
+#include "job_events_uv.h"
 #include "launch/calls.h"
 #include "launch/workers_uv.h"
 #include "output/console_uv.h"
@@ -114,6 +115,7 @@ struct node {
     struct script_watch *scripts; /* likewise, of programs without a record; NULL: not asked for */
     struct inquiry *inquiry;      /* and why? */
     struct health *health;        /* of the GPUs; NULL: not asked for */
+    struct job_events *events;    /* of the job, for files and hooks; NULL: not asked for */
     struct signals signals;
 
     struct report report;
