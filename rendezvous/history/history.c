@@ -207,7 +207,7 @@ static void put_event(struct ct_history_event *event, enum ct_announcement kind)
 void ct_history_progress(struct ct_history *history, uint64_t now_ms,
                          const struct ct_msg_progress *progress, struct ct_history_event *ret_event)
 {
-    bool is_finite = isfinite(progress->loss);
+    bool is_finite = isfinite(progress->loss) || (isnan(progress->loss) && !history->has_loss);
     const struct ct_goodput_progress times = {.step = progress->step,
                                               .trained_s = progress->trained_s,
                                               .saving_s = progress->saving_s,
@@ -238,6 +238,7 @@ void ct_history_progress(struct ct_history *history, uint64_t now_ms,
         history->pause_ms += history->pause_ms > 0 ? (pause_ms - history->pause_ms) / 8 : pause_ms;
     }
     history->not_finite = !is_finite;
+    history->has_loss |= isfinite(progress->loss) && progress->loss != 0;
     history->stalled = false;
     history->progress_ms = now_ms;
     history->times = times;

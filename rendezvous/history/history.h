@@ -45,10 +45,11 @@ struct ct_history {
     uint64_t stride, skipped; /* one of so many progress reports is a point */
     struct ct_goodput goodput;
     uint64_t begun_ms;
-    uint64_t counts[CT_ANNOUNCEMENTS];       /* of events of each kind */
-    uint64_t progress_ms;                    /* when `times` were told, or the round began */
-    double pause_ms;                         /* between steps, as a rule */
-    bool stalled;                            /* NO_STEP was noted, no step has come since */
+    uint64_t counts[CT_ANNOUNCEMENTS]; /* of events of each kind */
+    uint64_t progress_ms;              /* when `times` were told, or the round began */
+    double pause_ms;                   /* between steps, as a rule */
+    bool stalled;                      /* NO_STEP was noted, no step has come since */
+    bool has_loss; /* one was told that is a number: NaN is no news of a program that tells none */
     bool not_finite;                         /* the loss, as last told */
     struct ct_goodput_progress times;        /* as last told */
     uint64_t step_times[CT_HISTORY_BUCKETS]; /* steps that took up to ct_history_bounds */

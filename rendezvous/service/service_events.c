@@ -254,6 +254,8 @@ void ct_service_note(struct ct_service_job *job, uint64_t now_ms,
     if (event->number == 0)
         return;
     ct_history_note(job->history, now_ms, &service->event_number, event);
+    service->ended_well += event->kind == CT_ANNOUNCE_ENDED_WELL;
+    service->ended_badly += event->kind == CT_ANNOUNCE_ENDED_BADLY;
     if (service->io.noted != NULL || service->follower_count > 0) {
         const struct ct_history_event *noted =
             ct_history_next(job->history, service->event_number - 1);

@@ -101,6 +101,7 @@ struct ct_service {
     uint32_t first_free; /* no free slot before */
     uint64_t serial;
     uint64_t event_number;                    /* of the last event of any job's history */
+    uint64_t ended_well, ended_badly;         /* jobs */
     uint64_t followers[CT_SERVICE_FOLLOWERS]; /* links of operators that are told of them */
     uint32_t follower_count;
     struct ct_service_pace pace; /* of all operators */
