@@ -131,10 +131,10 @@ bool ct_service_has_joined(const struct ct_service *service, uint64_t number)
 static void free_link(struct ct_service *service, struct ct_service_link *link)
 {
     uint32_t slot = (uint32_t)(link - service->links);
-    if (link->job != NULL)
+    if (link->job != NULL) {
         link->job->links--;
-    if (link->follows)
-        link->job->followers--;
+        link->job->followers -= link->follows;
+    }
     *link = (struct ct_service_link){0};
     service->first_free = CT_MIN(service->first_free, slot);
     service->link_count--;
