@@ -24,7 +24,7 @@ struct ct_output_losses {
 
 struct ct_log_files;
 
-enum { CT_LOG_FILES_NO_RANK = UINT32_MAX /* a file of the job, in place of a local rank */ };
+enum { CT_LOG_FILES_NO_RANK = INT32_MAX /* a file of the job, in place of a local rank */ };
 
 /* Create; warnings go to the console's log (ct_console_report_log); `on_room` is called from the
  * loop when ct_log_files_full was true and is no longer. NULL without memory. */
