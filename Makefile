@@ -537,6 +537,10 @@ deb-check: deb ## they are installed in a bare Debian 12, used, served by a real
 	scripts/package/deb-check build/deb
 image: deb ## localhost/ctrun:VERSION and build/deb/ctrun-image.tar, with buildah
 	scripts/package/image build/deb
+.PHONY: page-check
+page-check: all ## the status page in a real Chromium: pictures, contrast, keyboard, without scripts (apt install chromium)
+	scripts/monitoring/page_check $(BUILD)
+
 .PHONY: k8s-check
 k8s-check: all ## manifests of `ctrun k8s` against Kubernetes' schemas (PyPI's kubernetes-validate, in build/k8s-venv)
 	scripts/package/k8s-check $(BUILD) build/k8s-venv

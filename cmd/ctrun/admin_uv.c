@@ -87,17 +87,23 @@ static void on_late(uv_timer_t *timer);
 /* One of several parts of the answer has come; NULL: none did in time. */
 static void receive_part(struct question *question, const struct ct_message *message)
 {
+    const struct admin_request *request = question->request;
     struct ct_message next = {.type = 0};
-    bool is_last = question->request->on_answer(question->request->context, message, &next);
+    bool is_last = request->on_answer(request->context, message, &next);
     int rc = 0;
 
     question->partial = true;
-    if (next.type != 0)
+    while (rc == 0 && next.type != 0) {
         rc = ct_conn_send(question->conn, &next, question->err);
+        next.type = 0;
+        if (request->on_sent != NULL)
+            request->on_sent(request->context, &next);
+    }
     if (rc != 0 || is_last)
         answer(question, rc);
     else
-        (void)uv_timer_start(&question->timer, on_late, PART_MS, 0);
+        (void)uv_timer_start(&question->timer, on_late,
+                             request->part_ms > 0 ? request->part_ms : PART_MS, 0);
 }
 
 /* One that does not lead names all that may, the likeliest first. */
@@ -402,7 +408,9 @@ static int ask_local(struct question *question, const struct ct_key *key)
     bool is_status = asked->type == CT_MSG_ADMIN && asked->admin.verb == CT_ADMIN_STATUS;
     bool is_events = asked->type == CT_MSG_ADMIN &&
                      (asked->admin.verb == CT_ADMIN_EVENTS || asked->admin.verb == CT_ADMIN_FOLLOW);
-    bool is_query = (is_events || asked->type == CT_MSG_FLIGHT_QUERY) && question->job[0] != '\0';
+    bool is_query =
+        (is_events || asked->type == CT_MSG_FLIGHT_QUERY || asked->type == CT_MSG_LINES_QUERY) &&
+        question->job[0] != '\0';
     bool is_takeover = asked->type == CT_MSG_ADMIN && asked->admin.verb == CT_ADMIN_TAKEOVER;
     enum local_socket kind;
     size_t count = find_local(is_takeover, &kind, paths);

@@ -1,4 +1,4 @@
-/* One question to the rendezvous of a running job, for status, drain, cordon, uncordon and flight.
+/* One question to the rendezvous of a running job, for status, the orders, events, flight and logs.
  *
  * The rendezvous is the one of --rdzv_endpoint (each of a list in turn). Without one it is any that
  * a ctrun of this user hosts on this machine (local_socket.h): status asks all of them at once and
@@ -13,13 +13,17 @@
 /* A parsed command line: where the job is found, and the request. */
 struct admin_request {
     struct ct_config cfg;
-    struct ct_message ask; /* ADMIN or FLIGHT_QUERY; its strings are argv's or literals */
-    bool watch;            /* status: again and again */
+    struct ct_message
+        ask;    /* ADMIN, FLIGHT_QUERY or LINES_QUERY; its strings are argv's or literals */
+    bool watch; /* status: again and again */
     char author[256];
 
-    /* Receive an answer other than ADMIN_REPLY and REFUSE; NULL: none arrived for 3 s. Returns true
-     * after the last. `ret_next` is sent next, unless its type is 0. */
+    /* Receive an answer other than ADMIN_REPLY and REFUSE; NULL: none arrived for `part_ms`.
+     * Returns true after the last. `ret_next` is sent next, unless its type is 0; then `on_sent`
+     * (may be NULL) may name another. */
     bool (*on_answer)(void *context, const struct ct_message *answer, struct ct_message *ret_next);
+    void (*on_sent)(void *context, struct ct_message *ret_next);
+    uint32_t part_ms; /* 0: 3 s */
     void *context;
 
     /* With the verb FOLLOW: receive the text of one of any number of answers; the question goes on

@@ -1,5 +1,5 @@
 /* What the subcommands have in common that ask a running job: status and the orders, events,
- * flight. */
+ * flight, logs. */
 #ifndef CT_CTRUN_ASKING_H
 #define CT_CTRUN_ASKING_H
 

@@ -56,6 +56,7 @@ int ct_cmd_k8s(int argc, char **argv);
  * uncordon. */
 int ct_cmd_admin(int argc, char **argv);
 int ct_cmd_events(int argc, char **argv);
+int ct_cmd_logs(int argc, char **argv);
 
 /* flight_cmd.c: print the flight recorders of the ranks on this machine, or of a whole job. */
 int ct_cmd_flight(int argc, char **argv);

@@ -227,8 +227,7 @@ static const char most_used[] =
     "  --max_restarts N         restarts after a failure\n"
     "Examples:\n"
     "  ctrun --nproc_per_node 2 configs/digits_mlp.yaml\n"
-    "  ctrun --nproc_per_node gpu --max_restarts 3 train.py --lr 3e-4\n"
-    "ctrun help SUBCOMMAND explains one; the manual is ctrun(1).\n";
+    "  ctrun --nproc_per_node gpu --max_restarts 3 train.py --lr 3e-4\n";
 
 static int overview(void)
 {

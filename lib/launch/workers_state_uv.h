@@ -41,6 +41,7 @@ struct ct_workers {
     struct ct_supervise sup;
     struct ct_outputs *outputs;
     struct ct_log_files *files; /* of all rounds */
+    struct ct_recent *recent;   /* likewise */
     struct worker *all;
     uint32_t count;
     int null_fd;

@@ -296,8 +296,8 @@ int ct_workers_start(struct ct_workers *workers, const struct ct_workers_round *
                      uint32_t *ret_failed, struct ct_error *err)
 {
     CT_ASSERT(!ct_workers_running(workers) && round->count > 0);
-    workers->outputs =
-        ct_outputs_new(workers->loop, workers->console, round->count, workers->files);
+    const struct ct_output_sinks sinks = {workers->console, workers->files, workers->recent};
+    workers->outputs = ct_outputs_new(workers->loop, round->count, &sinks);
     workers->all = calloc(round->count, sizeof *workers->all);
     workers->count = round->count;
     if (workers->outputs == NULL || workers->all == NULL) {
@@ -480,7 +480,10 @@ struct ct_workers *ct_workers_new(uv_loop_t *loop, struct ct_console *console, u
     if (workers == NULL)
         return NULL;
     workers->files = ct_log_files_new(loop, console, on_file_room, workers);
-    if (workers->files == NULL) {
+    workers->recent = ct_recent_new(CT_WORKERS_RECENT_BYTES);
+    if (workers->files == NULL || workers->recent == NULL) {
+        ct_log_files_free(workers->files);
+        ct_recent_free(workers->recent);
         free(workers);
         return NULL;
     }
@@ -501,6 +504,11 @@ struct ct_workers *ct_workers_new(uv_loop_t *loop, struct ct_console *console, u
 struct ct_log_files *ct_workers_files(const struct ct_workers *workers)
 {
     return workers->files;
+}
+
+const struct ct_recent *ct_workers_recent(const struct ct_workers *workers)
+{
+    return workers->recent;
 }
 
 void ct_workers_guard(struct ct_workers *workers, const struct ct_guard *guard)
@@ -530,6 +538,7 @@ void ct_workers_free(struct ct_workers *workers, void (*freed)(void *context), v
     workers->freed_context = context;
     workers->handles = 2;
     ct_log_files_free(workers->files);
+    ct_recent_free(workers->recent);
     uv_close((uv_handle_t *)&workers->sigchld, on_handle_closed);
     uv_close((uv_handle_t *)&workers->timer, on_handle_closed);
 }

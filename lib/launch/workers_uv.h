@@ -87,6 +87,10 @@ struct ct_workers *ct_workers_new(uv_loop_t *loop, struct ct_console *console, u
 /* Return their log files: for losses so far, and to be flushed before the end. */
 struct ct_log_files *ct_workers_files(const struct ct_workers *workers);
 
+/* Return their last lines, of all rounds. */
+enum { CT_WORKERS_RECENT_BYTES = 1 << 20 };
+const struct ct_recent *ct_workers_recent(const struct ct_workers *workers);
+
 /* Set the guard (NULL: none) to which every worker is reported from now on; it must outlive
  * them. */
 void ct_workers_guard(struct ct_workers *workers, const struct ct_guard *guard);

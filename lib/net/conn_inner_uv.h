@@ -63,6 +63,7 @@ struct ct_conn {
     uint32_t next_sequence;
     size_t charged; /* to options.budget */
 
+    uint32_t flush_ms;    /* of CLOSING; 0: message_ms */
     uint64_t began_ms;    /* the state's begin: HANDSHAKE, OPEN, CLOSING */
     uint64_t message_ms;  /* when the message in progress began */
     uint64_t received_ms; /* the peer's last byte */

@@ -189,6 +189,11 @@ void ct_conn_leave(struct ct_conn *conn, const struct ct_error *why)
     ct_conn_arm(conn);
 }
 
+void ct_conn_set_flush_ms(struct ct_conn *conn, uint32_t ms)
+{
+    conn->flush_ms = ms;
+}
+
 void ct_conn_close(struct ct_conn *conn, int code, const char *sentence)
 {
     struct ct_error why = {0};

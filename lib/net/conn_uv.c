@@ -196,7 +196,10 @@ static struct deadline next_deadline(const struct ct_conn *conn)
         earlier(&nearest, conn->received_ms, conn->options.idle_ms, "said nothing");
         break;
     case CT_CONN_CLOSING:
-        earlier(&nearest, conn->began_ms, conn->shut ? CLOSE_WAIT_MS : conn->options.message_ms,
+        earlier(&nearest, conn->began_ms,
+                conn->shut            ? CLOSE_WAIT_MS
+                : conn->flush_ms != 0 ? conn->flush_ms
+                                      : conn->options.message_ms,
                 "did not take the last messages");
         break;
     default:

@@ -86,9 +86,13 @@ int ct_conn_connect(uv_loop_t *loop, const struct ct_endpoint *endpoint,
  * open). */
 int ct_conn_send(struct ct_conn *conn, const struct ct_message *message, struct ct_error *err);
 
-/* Flush the queue (within message_ms), then close; on_close follows with `code` and the sentence (0
- * and NULL: CT_ECLOSED). No more messages are delivered. A second call is a no-op. */
+/* Flush the queue (within message_ms, or what was set), then close; on_close follows with `code`
+ * and the sentence (0 and NULL: CT_ECLOSED). No more messages are delivered. A second call is a
+ * no-op. */
 void ct_conn_close(struct ct_conn *conn, int code, const char *sentence);
+
+/* Let ct_conn_close flush for `ms` at most: the peer may be one who does not read. */
+void ct_conn_set_flush_ms(struct ct_conn *conn, uint32_t ms);
 
 /* Return the owner's pointer. */
 void *ct_conn_user(const struct ct_conn *conn);

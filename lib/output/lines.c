@@ -103,6 +103,8 @@ static void put_record(const struct ct_lines *lines, const char *line, size_t si
 static void emit(struct ct_lines *lines, const char *line, size_t size, struct ct_buf *out)
 {
     remember(&lines->tail, line, size);
+    if (lines->recent != NULL)
+        ct_recent_put(lines->recent, (uint32_t)lines->rank, lines->recent_stream, line, size);
     if (out != NULL && lines->stream != NULL)
         put_record(lines, line, size, out);
     else if (out != NULL)

@@ -12,6 +12,7 @@
 
 #include "base/bytes.h"
 #include "output/filter.h"
+#include "output/recent.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,6 +40,9 @@ struct ct_lines {
     struct ct_buf tail; /* whole lines, without prefix */
     bool returned;      /* the last byte was a carriage return */
     bool bare;          /* lines go out without the prefix */
+
+    struct ct_recent *recent; /* gets whole lines without prefix as well; NULL: none */
+    uint8_t recent_stream;    /* what they are of */
 
     const struct ct_filter *filter; /* of lines that are wanted twice; NULL: none */
     struct ct_buf matched;          /* those, with prefix; the user empties it */

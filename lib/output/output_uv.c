@@ -44,6 +44,7 @@ struct ct_outputs {
     uint32_t *waiting;                       /* memory of both */
     int handles;                             /* not yet closed, and one for the owner */
     struct ct_log_files *files;
+    struct ct_recent *recent;
     char scratch[CT_FAIR_BUDGET];
     struct output all[]; /* worker * CT_CONSOLE_STREAMS + stream */
 };
@@ -54,8 +55,8 @@ static struct output *output_of(struct ct_outputs *outputs, uint32_t worker, uin
     return &outputs->all[worker * CT_CONSOLE_STREAMS + stream];
 }
 
-struct ct_outputs *ct_outputs_new(uv_loop_t *loop, struct ct_console *console, uint32_t workers,
-                                  struct ct_log_files *files)
+struct ct_outputs *ct_outputs_new(uv_loop_t *loop, uint32_t workers,
+                                  const struct ct_output_sinks *sinks)
 {
     size_t count = (size_t)workers * CT_CONSOLE_STREAMS;
     struct ct_outputs *outputs = calloc(1, sizeof *outputs + count * sizeof outputs->all[0]);
@@ -68,9 +69,10 @@ struct ct_outputs *ct_outputs_new(uv_loop_t *loop, struct ct_console *console, u
         return NULL;
     }
     outputs->loop = loop;
-    outputs->console = console;
+    outputs->console = sinks->console;
     outputs->workers = workers;
-    outputs->files = files;
+    outputs->files = sinks->files;
+    outputs->recent = sinks->recent;
     outputs->handles = 1;
     for (uint32_t i = 0; i < CT_CONSOLE_STREAMS; i++)
         ct_fair_init(&outputs->fair[i], outputs->waiting + i * workers, workers);
@@ -319,6 +321,8 @@ int ct_output_open(struct ct_outputs *outputs, uint32_t worker, enum ct_console_
     if (route->json)
         ct_lines_record(&output->lines, stream_names[stream], route->has_records);
     output->lines.bare = route->bare;
+    output->lines.recent = outputs->recent;
+    output->lines.recent_stream = (uint8_t)stream;
     if (filtered != NULL)
         ct_lines_filter(&output->lines, &output->filter);
     outputs->handles++;

@@ -2,7 +2,8 @@
  *
  *   worker's stdout --> pipe --> [read in turn, fair.h] --> [lines.h] --> console, with prefix
  *                                                    \--> file of the rank, as it is
- *                                                     \-> file of lines that match, with prefix
+ *                                                     |-> file of lines that match, with prefix
+ *                                                     \-> the last lines of the node (recent.h)
  *
  * When the console or the disk of the files is slow the pipes stay full and the workers wait in
  * write(2); nothing is lost and no stream starves another. The loop never waits for a disk
@@ -16,6 +17,7 @@
 #include "output/filter.h"
 #include "output/lines.h"
 #include "output/log_files_uv.h"
+#include "output/recent.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,9 +37,16 @@ struct ct_output_route {
 
 struct ct_outputs;
 
+/* Where all of them go. */
+struct ct_output_sinks {
+    struct ct_console *console;
+    struct ct_log_files *files;
+    struct ct_recent *recent; /* gets every line; NULL: none */
+};
+
 /* Create for `workers` workers with two streams each. NULL without memory. */
-struct ct_outputs *ct_outputs_new(uv_loop_t *loop, struct ct_console *console, uint32_t workers,
-                                  struct ct_log_files *files);
+struct ct_outputs *ct_outputs_new(uv_loop_t *loop, uint32_t workers,
+                                  const struct ct_output_sinks *sinks);
 
 /* Open the stream of a worker, for the first time or after ct_outputs_end; `*ret_fd` is the write
  * end for the process, the caller's to close. CT_ECANTCREAT for a file that cannot be created,

@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 enum {
-    CT_WIRE_PROTOCOL = 10,      /* what HELLO and WELCOME compare */
+    CT_WIRE_PROTOCOL = 11,      /* what HELLO and WELCOME compare */
     CT_WIRE_MAGIC = 0x01525443, /* "CTR\x01": ctrun, frame format 1 */
     CT_WIRE_HEADER = 16,        /* bytes before the payload */
 
@@ -35,11 +35,14 @@ enum {
     CT_WIRE_WAITS_BYTES = 16000,     /* who waits in PyTorch's store */
     CT_WIRE_ENTRY_BYTES = 4 << 20,   /* an entry of a replica's log */
 
+    CT_WIRE_LINE_BYTES = 32 << 10,        /* of a worker's line, without its newline */
+    CT_WIRE_LINES_COUNT = 1024,           /* lines in one message */
     CT_WIRE_FLIGHT_REPLY_BYTES = 1 << 20, /* what a node tells of its ranks' recorders, twice */
 
     /* Frame limits: payload bytes of a message, whatever its fields. */
     CT_WIRE_CONTROL = 64 << 10,
     CT_WIRE_ROSTER = 8 << 20,
+    CT_WIRE_LINES = 256 << 10,
     CT_WIRE_FLIGHT_REPLY = 2 * CT_WIRE_FLIGHT_REPLY_BYTES + 1024,
     CT_WIRE_VALUE = CT_WIRE_VALUE_BYTES + 1024,
 };

@@ -326,6 +326,27 @@ void ct_agent_flight_reply(struct ct_agent *agent, const struct ct_msg_flight_re
     ct_member_flight_reply(&agent->member, reply);
 }
 
+void ct_agent_figures(struct ct_agent *agent, const struct ct_msg_figures *figures)
+{
+    ct_member_figures(&agent->member, figures);
+}
+
+bool ct_agent_takes_lines(const struct ct_agent *agent)
+{
+    return agent->member.phase == CT_MEMBER_JOINED && agent->conn != NULL &&
+           ct_conn_queued(agent->conn) < CT_AGENT_LINES_BYTES;
+}
+
+void ct_agent_lines(struct ct_agent *agent, const struct ct_msg_lines *lines)
+{
+    ct_member_lines(&agent->member, lines);
+}
+
+void ct_agent_lines_query(struct ct_agent *agent, const struct ct_msg_lines_query *query)
+{
+    ct_member_lines_query(&agent->member, query);
+}
+
 void ct_agent_failure(struct ct_agent *agent, uint64_t generation,
                       const struct ct_wire_failure *failure)
 {

@@ -66,6 +66,19 @@ void ct_agent_offer(struct ct_agent *agent, const struct ct_msg_offer *offer);
 /* Answer on_flight_query. */
 void ct_agent_flight_reply(struct ct_agent *agent, const struct ct_msg_flight_reply *reply);
 
+/* The answer to on_watched. */
+void ct_agent_figures(struct ct_agent *agent, const struct ct_msg_figures *figures);
+
+/* Answer on_lines_query, as often as lines come; generation and incarnation are filled in. Only
+ * while the agent takes them: it is connected, and less than CT_AGENT_LINES_BYTES wait for the
+ * daemon, so that lines never keep the lease waiting. */
+enum { CT_AGENT_LINES_BYTES = 256 << 10 };
+bool ct_agent_takes_lines(const struct ct_agent *agent);
+void ct_agent_lines(struct ct_agent *agent, const struct ct_msg_lines *lines);
+
+/* Query the lines of other nodes' workers (line_reader.h); on_lines follows. */
+void ct_agent_lines_query(struct ct_agent *agent, const struct ct_msg_lines_query *query);
+
 /* Report a failed worker of `generation`, `failure->age_ms` ago (copied). The host is filled in. */
 void ct_agent_failure(struct ct_agent *agent, uint64_t generation,
                       const struct ct_wire_failure *failure);

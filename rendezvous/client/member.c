@@ -391,6 +391,8 @@ static void on_ack(struct ct_member *member, const struct ct_msg_heartbeat_ack *
     set_waiting(member, m->waiting);
     if (member->phase == CT_MEMBER_JOINED)
         ct_member_repeat(member, m->state);
+    if (m->watched != 0 && member->on.on_watched != NULL)
+        member->on.on_watched(member->on.context);
 }
 
 static void on_close(struct ct_member *member, const struct ct_msg_close *m)
@@ -453,6 +455,14 @@ void ct_member_message(struct ct_member *member, uint64_t now_ms, const struct c
             member->events_seen = member->on.on_events(member->on.context,
                                                        (const char *)message->admin_reply.text.data,
                                                        message->admin_reply.text.size);
+        break;
+    case CT_MSG_LINES_QUERY:
+        if (member->on.on_lines_query != NULL)
+            member->on.on_lines_query(member->on.context, &message->lines_query);
+        break;
+    case CT_MSG_LINES:
+        if (member->on.on_lines != NULL)
+            member->on.on_lines(member->on.context, &message->lines);
         break;
     case CT_MSG_CLOSE:
         on_close(member, &message->close);

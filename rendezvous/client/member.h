@@ -99,6 +99,17 @@ struct ct_agent_callbacks {
      * wanted. */
     uint64_t (*on_events)(void *context, const char *text, size_t size);
 
+    /* Somebody looks at the job: tell him with ct_agent_figures. About as often as heartbeats; may
+     * be NULL. */
+    void (*on_watched)(void *context);
+
+    /* The answer to ct_agent_lines_query, as often as lines come. May be NULL. */
+    void (*on_lines)(void *context, const struct ct_msg_lines *lines);
+
+    /* Somebody queries the lines of this node's workers: send them with ct_agent_lines. NULL:
+     * none are sent. */
+    void (*on_lines_query)(void *context, const struct ct_msg_lines_query *query);
+
     /* The record of the job lives on several agents: this one may hold it too, and answers with
      * ct_agent_offer, to the leader that has just sent this. NULL: it does not. */
     void (*on_voters)(void *context, const struct ct_msg_voters *voters);
@@ -232,6 +243,9 @@ int ct_member_publish(struct ct_member *member, const struct ct_msg_publish *pub
 void ct_member_progress(struct ct_member *member, const struct ct_msg_progress *progress);
 void ct_member_store_waits(struct ct_member *member, const struct ct_msg_store_waits *waits);
 void ct_member_flight_reply(struct ct_member *member, const struct ct_msg_flight_reply *reply);
+void ct_member_figures(struct ct_member *member, const struct ct_msg_figures *figures);
+void ct_member_lines(struct ct_member *member, const struct ct_msg_lines *lines);
+void ct_member_lines_query(struct ct_member *member, const struct ct_msg_lines_query *query);
 void ct_member_failure(struct ct_member *member, uint64_t now_ms, uint64_t generation,
                        const struct ct_wire_failure *failure);
 void ct_member_done(struct ct_member *member, uint64_t generation);

@@ -178,6 +178,29 @@ void ct_member_flight_reply(struct ct_member *member, const struct ct_msg_flight
         send_message(member, &message);
 }
 
+void ct_member_figures(struct ct_member *member, const struct ct_msg_figures *figures)
+{
+    const struct ct_message message = {.type = CT_MSG_FIGURES, .figures = *figures};
+    if (member->phase == CT_MEMBER_JOINED)
+        send_message(member, &message);
+}
+
+void ct_member_lines(struct ct_member *member, const struct ct_msg_lines *lines)
+{
+    struct ct_message message = {.type = CT_MSG_LINES, .lines = *lines};
+    message.lines.incarnation = member->options.id;
+    message.lines.generation = member->begun;
+    if (member->phase == CT_MEMBER_JOINED)
+        send_message(member, &message);
+}
+
+void ct_member_lines_query(struct ct_member *member, const struct ct_msg_lines_query *query)
+{
+    const struct ct_message message = {.type = CT_MSG_LINES_QUERY, .lines_query = *query};
+    if (member->phase == CT_MEMBER_JOINED)
+        send_message(member, &message);
+}
+
 void ct_member_prepared(struct ct_member *member, const struct ct_prepared *prepared)
 {
     if (prepared->generation != member->requested || member->requested == 0 ||

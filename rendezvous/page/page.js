@@ -3,6 +3,7 @@
 "use strict";
 
 const EVENTS_SHOWN = 100;
+const opened = new Set(); // nodes whose ranks are shown
 const cards = new Map(); // of a job's name: its elements, its events
 const list = document.getElementById("jobs");
 const state = document.getElementById("state");
@@ -114,16 +115,46 @@ function showTime(known, time) {
   }));
 }
 
+function bytes(value) {
+  const unit = Math.min(4, Math.floor(Math.log2(Math.max(1, value)) / 10));
+  return `${number(value / 2 ** (10 * unit), 3)} ${["B", "KiB", "MiB", "GiB", "TiB"][unit]}`;
+}
+
+// The ranks of a node, as far as its agent has told: who waits, and for whom; whose steps take longest.
+function showRanks(node, key) {
+  const row = element("tr", undefined, "ranks");
+  const cell = element("td");
+  const details = element("details");
+  const waits = node.ranks.filter((rank) => rank.waits_s > 1).length;
+  details.open = opened.has(key);
+  details.dataset.key = key;
+  details.addEventListener("toggle", () => { details.open ? opened.add(key) : opened.delete(key); });
+  details.append(element("summary", `${node.ranks.length} ranks${waits > 0 ? `, ${waits} wait for others` : ""}`));
+  details.append(...node.ranks.map((rank) => {
+    const words = [`rank ${rank.rank}, pid ${rank.pid} ${rank.state}`, bytes(rank.memory)];
+    if (rank.step !== undefined) words.push(`step ${rank.step}`);
+    if (rank.step_s !== undefined) words.push(`${number(rank.step_s * 1e3, 3)} ms a step`);
+    if (rank.waits_s > 0.5)
+      words.push(`waits for ${rank.waits_s.toFixed(1)} s${rank.awaits === undefined ? "" : ` for rank ${rank.awaits}`}`);
+    return element("div", words.join(", "), rank.state === "runs" ? undefined : "warn");
+  }));
+  cell.colSpan = 6;
+  cell.append(details);
+  row.append(cell);
+  return row;
+}
+
 function showNodes(to, job) {
   if (!job.nodes) {
     to.replaceChildren(...Object.entries(job.node_states).filter(([, count]) => count > 0).map(([name, count]) => {
       const row = element("tr");
-      row.append(element("td", `${count} nodes`), element("td", name.toLowerCase()), element("td"), element("td"));
+      row.append(element("td", `${count} nodes`), element("td", name.toLowerCase()), ...[0, 1, 2, 3].map(() => element("td")));
       return row;
     }));
     return;
   }
-  to.replaceChildren(...job.nodes.map((node) => {
+  const focused = to.contains(document.activeElement) ? document.activeElement.parentElement.dataset.key : undefined;
+  to.replaceChildren(...job.nodes.flatMap((node, place) => {
     const row = element("tr");
     const good = node.connected && !node.leaving;
     const ranks = node.first_rank === undefined ? `${node.slots} slots`
@@ -131,8 +162,18 @@ function showNodes(to, job) {
     row.append(element("td", node.host), element("td", node.state.toLowerCase() + (node.leaving ? ", leaving" : "") +
                (node.connected ? "" : ", not connected"), good ? "ok" : "warn"), element("td", ranks),
                element("td", `${node.heard_s.toFixed(1)} s ago`));
-    return row;
+    if (node.ranks === undefined) {
+      row.append(element("td"), element("td"));
+      return [row];
+    }
+    row.append(element("td", `${bytes(node.memory)} of ${bytes(node.memory_total)}`),
+               element("td", node.gpu_trouble ? `${number(node.load, 3)}; ${node.gpu_trouble}` : number(node.load, 3),
+                       node.gpu_trouble ? "warn" : undefined));
+    return [row, showRanks(node, `${job.job}/${node.host}/${place}`)];
   }));
+  if (focused !== undefined) // the rows are new ones: who goes by keyboard stays where he was
+    for (const details of to.querySelectorAll("details"))
+      if (details.dataset.key === focused) details.firstElementChild.focus();
 }
 
 function showJob(job) {

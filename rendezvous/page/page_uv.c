@@ -9,7 +9,7 @@ enum { UPDATE_MS = 1000, LOOK_MS = 100 };
 struct ct_page_server {
     uv_timer_t timer;
     struct ct_http_server *http;
-    const struct ct_rdzv_server *server;
+    struct ct_rdzv_server *server;
     uint64_t sent;      /* number of the last event that streams were sent */
     uint64_t update_ms; /* when they were sent the jobs */
 };
@@ -34,6 +34,7 @@ static void send_jobs(struct ct_page_server *page, uint64_t now_ms)
     if (now_ms - page->update_ms < UPDATE_MS)
         return;
     page->update_ms = now_ms;
+    ct_rdzv_server_look(page->server); /* who reads a stream looks all the time */
     ct_buf_init(&text, 0);
     ct_page_put_update(ct_rdzv_server_service(page->server), now_ms, &text);
     if (!text.failed)
@@ -61,6 +62,7 @@ static void answer(void *user, const struct ct_http_request *request, struct ct_
         ct_rdzv_server_describe(page->server, &out->body);
         return;
     }
+    ct_rdzv_server_look(page->server);
     switch (ct_page_put(service, now_ms, request->path, &out->body, &out->content_type)) {
     case CT_PAGE_NONE:
         out->status = 404;
@@ -80,7 +82,7 @@ static void answer(void *user, const struct ct_http_request *request, struct ct_
 }
 
 int ct_page_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
-                  const struct ct_rdzv_server *server, struct ct_page_server **ret_page,
+                  struct ct_rdzv_server *server, struct ct_page_server **ret_page,
                   struct ct_error *err)
 {
     struct ct_page_server *page = calloc(1, sizeof *page);

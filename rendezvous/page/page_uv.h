@@ -11,7 +11,7 @@ struct ct_page_server;
 
 /* Serve the page of `server`, which outlives it. Errors as ct_http_start. */
 int ct_page_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
-                  const struct ct_rdzv_server *server, struct ct_page_server **ret_page,
+                  struct ct_rdzv_server *server, struct ct_page_server **ret_page,
                   struct ct_error *err);
 
 /* Return the address that it listens on, with the actual port. */

@@ -20,7 +20,7 @@ static void io_turn_away(void *context, void *peer, int code, const char *senten
 static void io_admit(void *context, void *peer)
 {
     (void)context;
-    ct_conn_set_frame_limit(((const struct ct_server_peer *)peer)->conn, CT_WIRE_VALUE);
+    ct_server_admit(peer);
 }
 
 static void io_log(void *context, enum ct_log_level level, const char *sentence)

@@ -78,6 +78,7 @@ struct ct_server_peer {
     struct ct_conn *conn;
     uint64_t link;                /* in the service of a server without a replica */
     struct ct_holder_conn holder; /* of one with */
+    bool joined;                  /* a node's */
 };
 
 /* ---- server_uv.c ---- */
@@ -86,6 +87,9 @@ uint64_t ct_server_now_ms(const struct ct_rdzv_server *server);
 
 /* Let the timer fire when the service or the holder wants it, at the latest. */
 void ct_server_arm(struct ct_rdzv_server *server);
+
+/* A node has joined over this connection: it may send large messages. */
+void ct_server_admit(struct ct_server_peer *peer);
 
 /* A handle of the server is closed: the last one ends it. */
 void ct_server_handle_closed(struct ct_rdzv_server *server);

@@ -14,6 +14,7 @@ enum {
     LINKS = 131072,
     REFUSED_RETRY_MS = 2000, /* until who found no room may ask again */
     REFUSED_MAX = 16,        /* connections beyond the limit that are told so */
+    OPERATOR_FLUSH_MS = 500, /* for the last messages to one, when the server stops */
     TAKEOVER_MS = 5000,      /* for the old daemon to leave the address */
     TAKEOVER_POLL_MS = 20,
     QUEUE_BYTES = CT_WIRE_VALUE * 2, /* that may wait for one agent */
@@ -202,6 +203,12 @@ static void on_open(struct ct_conn *conn)
     ct_conn_set_user(conn, peer);
 }
 
+void ct_server_admit(struct ct_server_peer *peer)
+{
+    peer->joined = true;
+    ct_conn_set_frame_limit(peer->conn, CT_WIRE_VALUE);
+}
+
 static void on_message(struct ct_conn *conn, const struct ct_message *message)
 {
     struct ct_server_peer *peer = peer_of(conn);
@@ -214,7 +221,7 @@ static void on_message(struct ct_conn *conn, const struct ct_message *message)
     } else {
         ct_service_message(server->service, ct_server_now_ms(server), peer->link, message);
         if (message->type == CT_MSG_JOIN && ct_service_has_joined(server->service, peer->link))
-            ct_conn_set_frame_limit(conn, CT_WIRE_VALUE);
+            ct_server_admit(peer);
     }
     ct_server_arm(server);
 }
@@ -448,6 +455,8 @@ void ct_rdzv_server_stop(struct ct_rdzv_server *server, void (*stopped)(void *co
         ct_listener_stop(server->listeners[i]);
     for (struct ct_server_peer *peer = server->peers, *next; peer != NULL; peer = next) {
         next = peer->next;
+        if (!peer->joined) /* an operator, who may have stopped reading */
+            ct_conn_set_flush_ms(peer->conn, OPERATOR_FLUSH_MS);
         ct_conn_close(peer->conn, CT_ECLOSED, "the rendezvous stops");
     }
     if (server->replica != NULL)
@@ -493,6 +502,12 @@ void ct_rdzv_server_describe(const struct ct_rdzv_server *server, struct ct_buf 
 const struct ct_service *ct_rdzv_server_service(const struct ct_rdzv_server *server)
 {
     return service_of(server);
+}
+
+void ct_rdzv_server_look(struct ct_rdzv_server *server)
+{
+    if (service_of(server) != NULL)
+        ct_service_look(service_of(server), ct_server_now_ms(server));
 }
 
 uint64_t ct_rdzv_server_now_ms(const struct ct_rdzv_server *server)

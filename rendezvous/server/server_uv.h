@@ -114,6 +114,9 @@ void ct_rdzv_server_describe(const struct ct_rdzv_server *server, struct ct_buf 
 /* Return the service, for those who show it; NULL: this server does not lead now. */
 const struct ct_service *ct_rdzv_server_service(const struct ct_rdzv_server *server);
 
+/* Somebody looks at the service: see ct_service_look. */
+void ct_rdzv_server_look(struct ct_rdzv_server *server);
+
 /* Return the time by which the service counts. */
 uint64_t ct_rdzv_server_now_ms(const struct ct_rdzv_server *server);
 

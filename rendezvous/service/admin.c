@@ -234,8 +234,7 @@ static uint64_t acquire(struct ct_service_pace *pace, uint64_t now_ms, uint32_t 
     return 0;
 }
 
-/* Has he, or have all of them, asked too often? Then he is told. */
-static bool is_too_fast(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link)
+bool ct_admin_is_too_fast(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link)
 {
     char text[256];
     bool is_own = true;
@@ -256,8 +255,8 @@ static bool is_too_fast(struct ct_service *service, uint64_t now_ms, struct ct_s
     return true;
 }
 
-void ct_service_on_admin(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link,
-                         const struct ct_msg_admin *m)
+static void on_admin(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link,
+                     const struct ct_msg_admin *m)
 {
     static const enum ct_rdzv_event_kind kinds[CT_ADMIN_VERBS] = {
         [CT_ADMIN_DRAIN] = CT_RDZV_ON_DRAIN,
@@ -270,9 +269,10 @@ void ct_service_on_admin(struct ct_service *service, uint64_t now_ms, struct ct_
                           "version of ctrun everywhere");
         return;
     }
-    if (is_too_fast(service, now_ms, link))
+    if (ct_admin_is_too_fast(service, now_ms, link))
         return;
     if (m->verb == CT_ADMIN_STATUS) {
+        ct_service_look(service, now_ms);
         answer_status(service, now_ms, link, m->json != 0);
         return;
     }
@@ -298,4 +298,17 @@ void ct_service_on_admin(struct ct_service *service, uint64_t now_ms, struct ct_
         .host = m->host, .author = m->author, .reason = m->reason, .for_ms = m->for_ms};
     struct ct_rdzv_event event = {.kind = kinds[m->verb], .link = link->number, .order = &order};
     ct_service_step(job, now_ms, &event);
+}
+
+void ct_service_on_operator(struct ct_service *service, uint64_t now_ms,
+                            struct ct_service_link *link, const struct ct_message *message)
+{
+    if (message->type == CT_MSG_ADMIN)
+        on_admin(service, now_ms, link, &message->admin);
+    else if (message->type == CT_MSG_FLIGHT_QUERY)
+        ct_service_on_flight_query(service, link, &message->flight_query);
+    else if (message->type == CT_MSG_LINES_QUERY)
+        ct_service_on_lines_query(service, now_ms, link, &message->lines_query);
+    else
+        ct_service_violation(service, link, "a message that does not go with the role in HELLO");
 }

@@ -1,9 +1,9 @@
-/* Operators' requests to the rendezvous: status, drain, cordon, uncordon, flight.
+/* Operators' requests to the rendezvous: status, drain, cordon, uncordon, flight, logs.
  *
  *     ctrun status ... ---- HELLO role "admin", ADMIN ---> service
  *                                                           |-- status: answered here, at once
- *                                                           |-- flight: forwarded to the nodes
- *                                                           |           (flight_query.c)
+ *                                                           |-- flight, logs: forwarded to the
+ *                                                           |           nodes (node_queries.c)
  *                                                           `-- others: an order to the core, whose
  *                                                               DO_ANSWER brings the answer
  *     printed <------------------ ADMIN_REPLY ------------ service
@@ -17,8 +17,8 @@
  * is written from the cores' state, in O(nodes); that of a job of many places is up to a second
  * old, but never older than an order or a phase.
  *
- * A request above the rate limit is refused with the time to retry; FLIGHT_QUERY is limited by the
- * nodes' answers. */
+ * A request above the rate limit is refused with the time to retry; FLIGHT_QUERY and
+ * LINES_QUERY of one node are limited by the nodes' answers. */
 #ifndef CT_RENDEZVOUS_SERVICE_ADMIN_H
 #define CT_RENDEZVOUS_SERVICE_ADMIN_H
 
@@ -48,9 +48,9 @@ enum {
 struct ct_service_job;
 struct ct_service_link;
 
-/* Handle an operator's message on `link`, which has sent HELLO with role "admin". */
-void ct_service_on_admin(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link,
-                         const struct ct_msg_admin *m);
+/* Handle a message of an operator: on `link`, which has sent HELLO with role "admin". */
+void ct_service_on_operator(struct ct_service *service, uint64_t now_ms,
+                            struct ct_service_link *link, const struct ct_message *message);
 
 /* Record the progress of the training and the uptime that rank 0's agent reports. */
 void ct_service_on_progress(struct ct_service_job *job, uint64_t now_ms,
@@ -73,7 +73,11 @@ bool ct_admin_means(const struct ct_service *service, const struct ct_service_li
 /* Return the job that the operator named; NULL: the reason has been sent instead. */
 struct ct_service_job *ct_admin_job(struct ct_service *service, const struct ct_service_link *link);
 
-/* ---- flight_query.c: what are the ranks at? ---- */
+/* Return whether the operator, or all of them, have asked too often; then he is told. */
+bool ct_admin_is_too_fast(struct ct_service *service, uint64_t now_ms,
+                          struct ct_service_link *link);
+
+/* ---- node_queries.c: what are the ranks at, what do they write? ---- */
 
 /* Handle an operator's query: answer with the round, or forward it to the named nodes. */
 void ct_service_on_flight_query(struct ct_service *service, const struct ct_service_link *link,
@@ -82,6 +86,15 @@ void ct_service_on_flight_query(struct ct_service *service, const struct ct_serv
 /* Forward the reply of a node of the link's job to the operator, if still connected. */
 void ct_service_on_flight_reply(struct ct_service *service, const struct ct_service_link *link,
                                 const struct ct_msg_flight_reply *m);
+
+/* Handle the query of an operator (answer with the round unless he names it, or forward it to the
+ * named nodes), or of a node for its console. */
+void ct_service_on_lines_query(struct ct_service *service, uint64_t now_ms,
+                               struct ct_service_link *link, const struct ct_msg_lines_query *m);
+
+/* Forward lines of a node of the link's job to who asked for them, if still connected. */
+void ct_service_on_lines(struct ct_service *service, const struct ct_service_link *link,
+                         const struct ct_msg_lines *m);
 
 /* ---- service_events.c ---- */
 

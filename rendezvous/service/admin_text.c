@@ -3,6 +3,7 @@
 
 #include "rendezvous/service/service_state.h"
 
+#include "base/assert.h"
 #include "base/json.h"
 #include "base/number/scale.h"
 #include "wire/failure.h"
@@ -229,10 +230,49 @@ static void end_object(struct ct_buf *out)
     (void)ct_buf_puts(out, "}");
 }
 
-static void put_node_json(const struct ct_service_job *job, const struct ct_rdzv_member *member,
-                          uint64_t now_ms, struct ct_buf *out)
+static const char *const lives[] = {"runs", "stopped", "ended", "down"};
+
+static void put_rank_json(const struct ct_wire_rank_figures *rank, struct ct_buf *out)
 {
+    (void)ct_buf_puts(out, "{");
+    put_number(out, "rank", rank->rank);
+    put_number(out, "pid", rank->pid);
+    put_key(out, "state", rank->life < CT_COUNT(lives) ? lives[rank->life] : "");
+    put_number(out, "memory", (double)rank->memory);
+    if (rank->step > 0)
+        put_number(out, "step", (double)rank->step);
+    if (rank->step_s > 0)
+        put_number(out, "step_s", rank->step_s);
+    if (rank->waits_s > 0)
+        put_number(out, "waits_s", rank->waits_s);
+    if (rank->awaits >= 0)
+        put_number(out, "awaits", rank->awaits);
+    end_object(out);
+}
+
+/* What the node's agent has told while somebody looked. */
+static void put_figures_json(const struct ct_node_figures *figures, struct ct_buf *out)
+{
+    put_number(out, "memory", (double)figures->memory);
+    put_number(out, "memory_total", (double)figures->memory_total);
+    put_number(out, "load", figures->load);
+    if (figures->trouble[0] != '\0')
+        put_key(out, "gpu_trouble", figures->trouble);
+    (void)ct_buf_puts(out, "\"ranks\":[");
+    for (uint32_t i = 0; i < figures->count; i++) {
+        (void)ct_buf_puts(out, i > 0 ? "," : "");
+        put_rank_json(&figures->ranks[i], out);
+    }
+    (void)ct_buf_puts(out, "],");
+}
+
+static void put_node_json(const struct ct_service_job *job, size_t number, uint64_t now_ms,
+                          struct ct_buf *out)
+{
+    const struct ct_rdzv_member *member = ct_rdzv_member(job->core, number);
     const struct ct_rdzv_place *place = place_of(job, member);
+    const struct ct_node_figures *figures =
+        ct_figures_find(&job->figures, (uint32_t)number, member->id, now_ms);
     (void)ct_buf_puts(out, "{");
     put_key(out, "host", member->host);
     put_key(out, "state", ct_rdzv_member_state_name(member->state));
@@ -242,6 +282,8 @@ static void put_node_json(const struct ct_service_job *job, const struct ct_rdzv
         put_number(out, "first_rank", place->first_rank);
     }
     put_number(out, "heard_s", since_contact_s(member, now_ms));
+    if (figures != NULL)
+        put_figures_json(figures, out);
     (void)ct_buf_printf(out, "\"connected\":%s,\"leaving\":%s",
                         member->link != 0 ? "true" : "false", member->leaving ? "true" : "false");
     end_object(out);
@@ -308,7 +350,7 @@ static void put_nodes_json(const struct ct_service_job *job, uint64_t now_ms, st
         if (!is_node(ct_rdzv_member(job->core, i)))
             continue;
         (void)ct_buf_puts(out, separator);
-        put_node_json(job, ct_rdzv_member(job->core, i), now_ms, out);
+        put_node_json(job, i, now_ms, out);
         separator = ",";
     }
     (void)ct_buf_puts(out, "]");

@@ -49,6 +49,7 @@ static void free_job(struct ct_service_job *job)
 {
     ct_store_free(job->store);
     ct_history_free(job->history);
+    ct_figures_deinit(&job->figures);
     ct_rdzv_free(job->core);
     free(job->sets);
     free(job->waits);
@@ -304,20 +305,6 @@ static struct ct_rdzv_params params_of(const struct ct_msg_join *m)
     return params;
 }
 
-static void warn_of_limit(const struct ct_service *service, const char *name, uint32_t nodes_max)
-{
-    char text[256];
-    if (nodes_max <= service->limits.links)
-        return;
-    (void)snprintf(
-        text, sizeof(text),
-        "up to %u nodes may join, but this rendezvous has room for %u connections: nodes "
-        "beyond them are told to retry; raise the hard limit of descriptors where it "
-        "runs (`ulimit -Hn`)",
-        nodes_max, service->limits.links);
-    service->io.announce(service->io.context, name, text);
-}
-
 /* The job that a JOIN means, begun if there is none; NULL when it was refused. */
 static struct ct_service_job *demand_job(struct ct_service *service, uint64_t now_ms,
                                          const struct ct_service_link *link,
@@ -361,7 +348,7 @@ static struct ct_service_job *demand_job(struct ct_service *service, uint64_t no
         ct_service_refuse(service, link->number, err.code, 0, err.text);
         return NULL;
     }
-    warn_of_limit(service, link->job_name, params->nodes_max);
+    ct_service_warn_of_limit(service, link->job_name, params->nodes_max);
     ct_service_note_begin(job, now_ms);
     return job;
 }
@@ -478,8 +465,17 @@ static void on_member_message(struct ct_service *service, uint64_t now_ms,
     case CT_MSG_STORE_WAITS:
         ct_service_on_store_waits(link->job, now_ms, &message->store_waits);
         return;
+    case CT_MSG_FIGURES:
+        ct_service_on_figures(link, now_ms, &message->figures);
+        return;
     case CT_MSG_FLIGHT_REPLY:
         ct_service_on_flight_reply(service, link, &message->flight_reply);
+        return;
+    case CT_MSG_LINES_QUERY:
+        ct_service_on_lines_query(service, now_ms, link, &message->lines_query);
+        return;
+    case CT_MSG_LINES:
+        ct_service_on_lines(service, link, &message->lines);
         return;
     case CT_MSG_PREPARED:
         event.kind = CT_RDZV_ON_PREPARED;
@@ -535,13 +531,11 @@ void ct_service_message(struct ct_service *service, uint64_t now_ms, uint64_t nu
         on_hello(service, link, &message->hello);
     else if (!link->hello)
         ct_service_violation(service, link, "a message before HELLO");
-    else if (link->admin && message->type == CT_MSG_ADMIN)
-        ct_service_on_admin(service, now_ms, link, &message->admin);
-    else if (link->admin && message->type == CT_MSG_FLIGHT_QUERY)
-        ct_service_on_flight_query(service, link, &message->flight_query);
+    else if (link->admin)
+        ct_service_on_operator(service, now_ms, link, message);
     else if (ct_service_is_follow(link, message))
         ct_service_on_follow(link, message->admin.after);
-    else if (link->admin || message->type == CT_MSG_ADMIN || message->type == CT_MSG_FLIGHT_QUERY)
+    else if (message->type == CT_MSG_ADMIN || message->type == CT_MSG_FLIGHT_QUERY)
         ct_service_violation(service, link, "a message that does not go with the role in HELLO");
     else if (message->type == CT_MSG_JOIN)
         on_join(service, now_ms, link, &message->join);

@@ -76,6 +76,8 @@ enum {
     CT_SERVICE_LEASE_MS = 600 * 1000, /* the longest that a job may ask for */
     CT_SERVICE_LATER = 1,             /* of io.persist */
     CT_METRICS_NODES = 1024,          /* jobs of more nodes have no figures of each node */
+    CT_METRICS_RANKS = 1024,          /* jobs of more ranks have none of each rank */
+    CT_SERVICE_LOOK_MS = 60 * 1000,   /* for which nodes tell how they are, after a look */
 };
 
 struct ct_service_limits {
@@ -158,6 +160,10 @@ void ct_service_tick(struct ct_service *service, uint64_t now_ms);
 uint64_t ct_service_deadline(const struct ct_service *service);
 
 /* ---- looking at it ---- */
+
+/* Somebody looks: nodes are asked how they and their workers are, with their heartbeats, for
+ * CT_SERVICE_LOOK_MS. */
+void ct_service_look(struct ct_service *service, uint64_t now_ms);
 
 size_t ct_service_jobs(const struct ct_service *service);
 size_t ct_service_running(const struct ct_service *service); /* not over, and with nodes */

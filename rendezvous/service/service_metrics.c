@@ -12,14 +12,16 @@
 /* What the samples of one job, or of one node of it, are made from. */
 struct source {
     const struct ct_service *service;
-    const struct ct_service_job *job;    /* not DAEMON */
-    const struct ct_rdzv_member *member; /* NODE */
+    const struct ct_service_job *job;        /* not DAEMON */
+    const struct ct_rdzv_member *member;     /* NODE, TOLD */
+    const struct ct_node_figures *told;      /* TOLD, RANK */
+    const struct ct_wire_rank_figures *rank; /* RANK */
     const struct ct_history *history;
     const struct ct_msg_progress *progress;
     uint64_t now_ms;
 };
 
-enum scope { DAEMON, JOB, USE, EVENT, STEP, NODE };
+enum scope { DAEMON, JOB, USE, EVENT, STEP, NODE, TOLD, RANK };
 
 /* ---- values --------------------------------------------------------------------------------- */
 
@@ -164,6 +166,46 @@ static double value_node_silent_seconds(const struct source *of)
     return age_s(of, of->member->received_ms);
 }
 
+static double value_node_memory_used_bytes(const struct source *of)
+{
+    return (double)of->told->memory;
+}
+
+static double value_node_memory_bytes(const struct source *of)
+{
+    return (double)of->told->memory_total;
+}
+
+static double value_node_load(const struct source *of)
+{
+    return of->told->load;
+}
+
+static double value_node_gpu_faulty(const struct source *of)
+{
+    return of->told->trouble[0] != '\0';
+}
+
+static double value_rank_step(const struct source *of)
+{
+    return (double)of->rank->step;
+}
+
+static double value_rank_step_seconds(const struct source *of)
+{
+    return of->rank->step_s;
+}
+
+static double value_rank_wait_seconds(const struct source *of)
+{
+    return of->rank->waits_s;
+}
+
+static double value_rank_memory_bytes(const struct source *of)
+{
+    return (double)of->rank->memory;
+}
+
 /* Those of several samples a job have no single value. */
 #define value_time_seconds_total NULL
 #define value_events_total NULL
@@ -238,6 +280,17 @@ static void put_histogram(struct ct_buf *out, const struct family *family, const
     put_sample(out, name, of, NULL, NULL, (double)count);
 }
 
+static void put_ranks(struct ct_buf *out, const struct family *family, struct source *of)
+{
+    char rank[16];
+
+    for (uint32_t i = 0; i < of->told->count; i++) {
+        of->rank = &of->told->ranks[i];
+        (void)snprintf(rank, sizeof rank, "%u", of->rank->rank);
+        put_sample(out, family->name, of, "rank", rank, family->value(of));
+    }
+}
+
 /* Agents of one host are told apart by nothing but their number, so they count together. */
 static void put_nodes(struct ct_buf *out, const struct family *family, struct source *of)
 {
@@ -249,6 +302,13 @@ static void put_nodes(struct ct_buf *out, const struct family *family, struct so
         of->member = ct_rdzv_member(of->job->core, i);
         if (of->member->state == CT_RDZV_FREE)
             continue;
+        of->told = ct_figures_find(&of->job->figures, (uint32_t)i, of->member->id, of->now_ms);
+        if (family->scope != NODE && of->told == NULL)
+            continue;
+        if (family->scope == RANK) {
+            put_ranks(out, family, of);
+            continue;
+        }
         (void)snprintf(node, sizeof node, "%s/%zu", of->member->host, i);
         put_sample(out, family->name, of, "node", node, family->value(of));
     }
@@ -269,7 +329,13 @@ static void put_job(struct ct_buf *out, const struct family *family, struct sour
     case STEP:
         put_histogram(out, family, of);
         break;
+    case RANK:
+        if (ct_rdzv_roster(of->job->core)->world > CT_METRICS_RANKS)
+            break;
+        put_nodes(out, family, of);
+        break;
     case NODE:
+    case TOLD:
         put_nodes(out, family, of);
         break;
     case DAEMON:

@@ -228,6 +228,7 @@ static void send_ack(struct ct_service_job *job, uint64_t now_ms,
                           .epoch = job->service->epoch,
                           .seq = action->seq,
                           .state = (uint8_t)action->member_state,
+                          .watched = ct_service_is_watched(job, now_ms),
                           .waiting = waiting(job, now_ms, action, own)},
     };
     send_to(job, action->link, &message);

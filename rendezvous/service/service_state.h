@@ -4,6 +4,7 @@
 
 #include "rendezvous/service/service.h"
 
+#include "rendezvous/history/figures.h"
 #include "rendezvous/history/history.h"
 #include "wire/node_runs.h"
 
@@ -60,6 +61,7 @@ struct ct_service_job {
     struct ct_rdzv *core;
     struct ct_store *store;
     struct ct_history *history;
+    struct ct_figures figures; /* of its nodes, while somebody looks */
     uint32_t links;            /* connections that have it */
     uint32_t followers;        /* of those, nodes that ask to be told of its events */
     uint64_t told, told_count; /* number of the last that one was told, how many came before */
@@ -104,12 +106,21 @@ struct ct_service {
     uint64_t ended_well, ended_badly;         /* jobs */
     uint64_t followers[CT_SERVICE_FOLLOWERS]; /* links of operators that are told of them */
     uint32_t follower_count;
+    uint64_t looked_ms;          /* when somebody last looked at the jobs; 0: nobody did */
     struct ct_service_pace pace; /* of all operators */
     char journal_trouble[512];   /* why nothing can be kept now; "": it can */
     uint64_t ticket;             /* of the last record that was given away */
     struct ct_service_record *open;
     size_t open_count, open_room;
 };
+
+/* Return whether somebody has looked at the job lately, and it is not too large to be shown node by
+ * node. */
+bool ct_service_is_watched(const struct ct_service_job *job, uint64_t now_ms);
+
+/* Keep how a node is, if somebody looks. */
+void ct_service_on_figures(const struct ct_service_link *link, uint64_t now_ms,
+                           const struct ct_msg_figures *m);
 
 struct ct_service_link *ct_service_link_of(const struct ct_service *service, uint64_t number);
 
@@ -137,6 +148,10 @@ void ct_service_remove_job(struct ct_service *service, struct ct_service_job *jo
 
 /* Forget the job when nothing about it is worth keeping. */
 void ct_service_reap(struct ct_service_job *job);
+
+/* service_text.c: tell the log of a job that may grow beyond the connections there is room for. */
+void ct_service_warn_of_limit(const struct ct_service *service, const char *name,
+                              uint32_t nodes_max);
 
 /* service_events.c: note that a job begins. */
 void ct_service_note_begin(struct ct_service_job *job, uint64_t now_ms);

@@ -8,6 +8,7 @@
  * answered at most once, and all that is sent fits its frame. */
 #include "base/assert.h"
 #include "frames.h"
+#include "rendezvous/client/line_reader.h"
 #include "rendezvous/client/member.h"
 
 #include <string.h>
@@ -37,9 +38,10 @@ struct world {
     struct frames frames;
     bool dials, open;
     uint64_t now_ms;
-    uint64_t requested;         /* the newest PREPARE that was told */
-    uint64_t acting;            /* the round that it is in */
-    uint32_t waiting[REQUESTS]; /* store requests by their number: how many wait */
+    uint64_t requested;            /* the newest PREPARE that was told */
+    uint64_t acting;               /* the round that it is in */
+    struct ct_line_reader *reader; /* of all nodes' lines */
+    uint32_t waiting[REQUESTS];    /* store requests by their number: how many wait */
 };
 
 /* ---- what the node does ---- */
@@ -143,6 +145,43 @@ static void on_flight_query(void *context, const struct ct_msg_flight_query *que
     ct_member_flight_reply(&world->member, &reply);
 }
 
+static void on_lines_query(void *context, const struct ct_msg_lines_query *query)
+{
+    struct world *world = context;
+
+    ct_member_lines(&world->member, &(struct ct_msg_lines){.asker = query->asker});
+}
+
+/* Its rounds are the node's. */
+static void on_lines(void *context, const struct ct_msg_lines *lines)
+{
+    const struct world *world = context;
+    const struct ct_message message = {.type = CT_MSG_LINES, .lines = *lines};
+    struct ct_message query;
+
+    (void)ct_line_reader_receive(world->reader, world->now_ms, &message);
+    while (ct_line_reader_next(world->reader, &query))
+        frames_check(&query);
+}
+
+static void on_line(void *context, const struct ct_read_line *line)
+{
+    (void)context;
+    CT_ASSERT(line->size <= CT_WIRE_LINE_BYTES && memchr(line->host, '\0', 256) != NULL);
+}
+
+static void on_missed(void *context, const char *host, uint64_t count)
+{
+    (void)context, (void)count;
+    CT_ASSERT(host != NULL);
+}
+
+static void on_absent(void *context, const char *host, const char *why)
+{
+    (void)context;
+    CT_ASSERT(host != NULL && why != NULL);
+}
+
 static void on_closed(void *context, const struct ct_rdzv_result *result)
 {
     (void)context;
@@ -170,9 +209,9 @@ static void on_failed(void *context, const struct ct_error *error)
 /* ---- what a daemon would say ---- */
 
 static const enum ct_message_type types[] = {
-    CT_MSG_WELCOME,     CT_MSG_PREPARE,   CT_MSG_ROUND, CT_MSG_HEARTBEAT_ACK,
-    CT_MSG_REVOKE,      CT_MSG_PUBLISHED, CT_MSG_DRAIN, CT_MSG_FLIGHT_QUERY,
-    CT_MSG_STORE_REPLY, CT_MSG_REFUSE,    CT_MSG_CLOSE, CT_MSG_RELEASE,
+    CT_MSG_WELCOME,   CT_MSG_PREPARE, CT_MSG_ROUND,        CT_MSG_HEARTBEAT_ACK, CT_MSG_REVOKE,
+    CT_MSG_PUBLISHED, CT_MSG_DRAIN,   CT_MSG_FLIGHT_QUERY, CT_MSG_STORE_REPLY,   CT_MSG_REFUSE,
+    CT_MSG_CLOSE,     CT_MSG_RELEASE, CT_MSG_LINES_QUERY,  CT_MSG_LINES,
 };
 
 /* Three nodes, this one in the middle; `is_short`: as the one message of a large round. */
@@ -217,6 +256,7 @@ static struct ct_message truth(const struct world *world, enum ct_message_type t
                                struct ct_arena *arena)
 {
     static const struct ct_wire_failure other = {.rank = 3, .host = "h", .text = "it broke"};
+    static const struct ct_wire_line line = {.number = 3, .text = {(const void *)"step 3", 6}};
     const struct ct_member *member = &world->member;
     struct ct_message message = {.type = type};
 
@@ -245,6 +285,11 @@ static struct ct_message truth(const struct world *world, enum ct_message_type t
     case CT_MSG_STORE_REPLY:
         message.store_reply.request = oldest_request(world);
         message.store_reply.generation = world->acting;
+        break;
+    case CT_MSG_LINES:
+        message.lines.sent = member->seq;
+        message.lines.lines.data = &line;
+        message.lines.lines.count = 1;
         break;
     case CT_MSG_REFUSE:
         message.refuse = (struct ct_msg_refuse){
@@ -421,6 +466,8 @@ static void begin(struct world *world, uint8_t setting)
                                                  .on_store_reply = on_store_reply,
                                                  .on_published = on_published,
                                                  .on_flight_query = on_flight_query,
+                                                 .on_lines_query = on_lines_query,
+                                                 .on_lines = on_lines,
                                                  .on_closed = on_closed,
                                                  .on_released = on_released,
                                                  .on_link = on_link,
@@ -433,6 +480,18 @@ static void begin(struct world *world, uint8_t setting)
     options.params.join_timeout_ms = 5000;
     ct_member_init(&world->member, &options, &callbacks, &io, 1);
     ct_member_start(&world->member, world->now_ms);
+    const struct ct_line_reader_options reading = {.rank = -1,
+                                                   .node = -1,
+                                                   .bytes = 1 << 20,
+                                                   .follow = setting & 2,
+                                                   .on_line = on_line,
+                                                   .on_missed = on_missed,
+                                                   .on_absent = on_absent};
+    world->reader = ct_line_reader_new(&reading);
+    CT_ASSERT(world->reader != NULL);
+    ct_line_reader_round(world->reader, world->now_ms, 1, 2, 2);
+    ct_line_reader_node(world->reader, (struct ct_id){0}, "a");
+    ct_line_reader_node(world->reader, (struct ct_id){.low = 1}, "b");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -447,5 +506,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ct_member_stop(&world.member);
     io_disconnect(&world);
     ct_member_deinit(&world.member);
+    ct_line_reader_free(world.reader);
     return 0;
 }

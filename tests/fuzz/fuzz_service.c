@@ -155,8 +155,26 @@ static const enum ct_message_type types[] = {
     CT_MSG_FAILURE,    CT_MSG_DONE,        CT_MSG_LEAVE,        CT_MSG_PUBLISH,
     CT_MSG_PROGRESS,   CT_MSG_STORE_WAITS, CT_MSG_FLIGHT_REPLY, CT_MSG_STORE_SET,
     CT_MSG_STORE_GET,  CT_MSG_STORE_ADD,   CT_MSG_STORE_CAS,    CT_MSG_STORE_DELETE,
-    CT_MSG_STORE_WAIT, CT_MSG_ADMIN,       CT_MSG_FLIGHT_QUERY,
+    CT_MSG_STORE_WAIT, CT_MSG_ADMIN,       CT_MSG_FLIGHT_QUERY, CT_MSG_LINES_QUERY,
+    CT_MSG_LINES,      CT_MSG_FIGURES,
 };
+
+/* An operator's question to the nodes, and what they answer. */
+static void ask_or_answer(const struct world *world, uint64_t acting, struct ct_message *message)
+{
+    uint64_t asker = world->links[OPERATOR].number;
+
+    if (message->type == CT_MSG_FLIGHT_QUERY)
+        message->flight_query =
+            (struct ct_msg_flight_query){.generation = acting, .count = 8, .rank = -1};
+    else if (message->type == CT_MSG_LINES_QUERY)
+        message->lines_query =
+            (struct ct_msg_lines_query){.generation = acting, .count = 8, .rank = -1};
+    else if (message->type == CT_MSG_FLIGHT_REPLY)
+        message->flight_reply = (struct ct_msg_flight_reply){.generation = acting, .asker = asker};
+    else
+        message->lines = (struct ct_msg_lines){.generation = acting, .asker = asker};
+}
 
 static struct ct_message truth(struct world *world, size_t which, enum ct_message_type type)
 {
@@ -206,12 +224,14 @@ static struct ct_message truth(struct world *world, size_t which, enum ct_messag
         message.admin = (struct ct_msg_admin){.host = "b", .author = "o@ops"};
         break;
     case CT_MSG_FLIGHT_QUERY:
-        message.flight_query =
-            (struct ct_msg_flight_query){.generation = acting, .count = 8, .rank = -1};
-        break;
+    case CT_MSG_LINES_QUERY:
     case CT_MSG_FLIGHT_REPLY:
-        message.flight_reply = (struct ct_msg_flight_reply){.generation = acting,
-                                                            .asker = world->links[OPERATOR].number};
+    case CT_MSG_LINES:
+        ask_or_answer(world, acting, &message);
+        break;
+    case CT_MSG_FIGURES:
+        ct_service_look(world->service, world->now_ms);
+        message.figures = (struct ct_msg_figures){.generation = acting, .trouble = ""};
         break;
     default: /* each begins with its generation, or with a request and its generation */
         if (ct_store_is_request(&message)) {

@@ -317,6 +317,7 @@ static void start_round(struct node *node)
         return;
     }
     inquiry_begin(node->inquiry);
+    all_lines_begin(node->all_lines);
     for (uint32_t i = 0; i < node->job->slots; i++) {
         struct ct_message assign = round_assign(node->job, round, i);
 
@@ -490,6 +491,8 @@ static void close_all(struct node *node)
     watch_close(node->watch);
     script_watch_close(node->scripts);
     inquiry_close(node->inquiry);
+    lines_close(node->lines);
+    all_lines_close(node->all_lines);
     health_close(node->health);
     host_close(&node->host);
     store_close(node->store);

@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "base/str.h"
+#include "figures_uv.h"
 #include "launch/survivors.h"
 #include "recorders_uv.h"
 
@@ -67,6 +68,21 @@ static void on_flight_query(void *context, const struct ct_msg_flight_query *que
     recorders_reply(context, query);
 }
 
+static void on_watched(void *context)
+{
+    figures_tell(context);
+}
+
+static void on_lines_query(void *context, const struct ct_msg_lines_query *query)
+{
+    lines_query(((struct node *)context)->lines, query);
+}
+
+static void on_lines(void *context, const struct ct_msg_lines *lines)
+{
+    all_lines_receive(((struct node *)context)->all_lines, lines);
+}
+
 static void on_voters(void *context, const struct ct_msg_voters *voters)
 {
     struct node *node = context;
@@ -121,9 +137,10 @@ static void on_link(void *context, bool connected, const char *why)
 {
     struct node *node = context;
 
-    if (connected)
+    if (connected) {
         ct_log_event(&node->log, CT_LOG_INFO, "rdzv_link", "the rendezvous is back");
-    else if (!agent_core_is_ending(&node->core))
+        all_lines_begin(node->all_lines);
+    } else if (!agent_core_is_ending(&node->core))
         show_unlinked(node, why);
     node_feed(node, &(struct agent_event){.kind = AGENT_ON_LINK, .up = connected});
 }
@@ -149,6 +166,9 @@ const struct ct_agent_callbacks node_agent_callbacks = {
     .on_drain = on_drain,
     .on_flight_query = on_flight_query,
     .on_events = on_events,
+    .on_watched = on_watched,
+    .on_lines_query = on_lines_query,
+    .on_lines = on_lines,
     .on_voters = on_voters,
     .is_orphan = is_orphan,
     .on_closed = on_closed,
@@ -224,11 +244,13 @@ static void feed_failure(struct node *node, enum agent_event_kind kind,
 
 static void on_failure(void *context, const struct ct_worker_failure *failure)
 {
+    lines_flush(((struct node *)context)->lines);
     feed_failure(context, AGENT_ON_FAILURE, failure);
 }
 
 static void on_casualty(void *context, const struct ct_worker_failure *failure)
 {
+    lines_flush(((struct node *)context)->lines);
     feed_failure(context, AGENT_ON_CASUALTY, failure);
 }
 
@@ -246,6 +268,7 @@ static void on_stopping(void *context, const char *text)
 
 static void on_finished(void *context, bool well)
 {
+    lines_flush(((struct node *)context)->lines);
     node_feed(context, &(struct agent_event){.kind = AGENT_ON_FINISHED, .well = well});
 }
 

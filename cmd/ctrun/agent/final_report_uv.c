@@ -376,6 +376,7 @@ static void close_run(struct node *node)
 void show_end(struct node *node)
 {
     ct_console_live(node->console, "");
+    all_lines_flush(node->all_lines);
     if (node->core.stopped_by != 0)
         report_stop(node);
     else if (node->report.error.code != 0)

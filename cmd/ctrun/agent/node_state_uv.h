@@ -11,6 +11,7 @@
 #ifndef CT_CTRUN_AGENT_NODE_STATE_UV_H
 #define CT_CTRUN_AGENT_NODE_STATE_UV_H
 
+#include "all_lines_uv.h"
 #include "base/log/log.h"
 #include "core/agent_core.h"
 #include "gpu_health_uv.h"
@@ -21,6 +22,7 @@
 #include "job_events_uv.h"
 #include "launch/calls.h"
 #include "launch/workers_uv.h"
+#include "lines_uv.h"
 #include "output/console_uv.h"
 #include "output/progress.h"
 #include "rendezvous/client/agent_uv.h"
@@ -114,6 +116,8 @@ struct node {
     struct watch *watch;          /* who hangs? */
     struct script_watch *scripts; /* likewise, of programs without a record; NULL: not asked for */
     struct inquiry *inquiry;      /* and why? */
+    struct lines *lines;          /* who reads the workers' lines */
+    struct all_lines *all_lines;  /* those of the other nodes, on this one's console */
     struct health *health;        /* of the GPUs; NULL: not asked for */
     struct job_events *events;    /* of the job, for files and hooks; NULL: not asked for */
     struct signals signals;

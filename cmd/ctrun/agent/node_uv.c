@@ -149,7 +149,10 @@ static int open_node(struct node *node, struct ct_error *err)
     guard_watch(node);
     node->watch = watch_new(node);
     node->inquiry = inquiry_new(node);
-    if (node->watch == NULL || node->inquiry == NULL || script_watch_new(node, &node->scripts) != 0)
+    node->lines = lines_new(node);
+    node->all_lines = all_lines_new(node);
+    if (node->watch == NULL || node->inquiry == NULL || node->lines == NULL ||
+        node->all_lines == NULL || script_watch_new(node, &node->scripts) != 0)
         return ct_error_set(err, CT_ENOMEM, "out of memory");
     int rc = job_events_new(node, &node->events, err);
     return rc == 0 ? ct_control_page_new(&node->page, &node->page_fd, err) : rc;
@@ -238,6 +241,8 @@ static void free_node(struct node *node)
     watch_free(node->watch);
     script_watch_free(node->scripts);
     inquiry_free(node->inquiry);
+    lines_free(node->lines);
+    all_lines_free(node->all_lines);
     health_free(node->health);
     failures_deinit(&node->report.failures);
     ct_buf_deinit(&node->report.who);

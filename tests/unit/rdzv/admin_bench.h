@@ -1,5 +1,5 @@
 /* A service with a job of some nodes and an operator, shared by test_admin.c and
- * test_flight_query.c. */
+ * test_node_queries.c. */
 #ifndef TESTS_UNIT_RDZV_ADMIN_BENCH_H
 #define TESTS_UNIT_RDZV_ADMIN_BENCH_H
 
@@ -24,6 +24,10 @@ struct peer {
     unsigned queries, replies;               /* how many */
     struct ct_msg_flight_reply flight_reply; /* the last FLIGHT_REPLY, without its bytes */
     size_t traces;                           /* of which it had so many */
+    struct ct_msg_lines_query lines_query;   /* the last LINES_QUERY */
+    unsigned line_queries, lines;            /* how many, and LINES */
+    struct ct_msg_lines last_lines;          /* the last of them, without its list */
+    bool watched;                            /* as the last HEARTBEAT_ACK says */
     char *text;                              /* of the last ADMIN_REPLY */
 };
 
@@ -42,6 +46,8 @@ static inline void io_send(void *context, void *to, const struct ct_message *mes
     struct peer *peer = to;
     (void)context;
     peer->drains += message->type == CT_MSG_DRAIN;
+    if (message->type == CT_MSG_HEARTBEAT_ACK)
+        peer->watched = message->heartbeat_ack.watched != 0;
     if (message->type == CT_MSG_ROUND) {
         peer->rounds++;
         peer->nodes = message->round.nodes.count;
@@ -52,6 +58,12 @@ static inline void io_send(void *context, void *to, const struct ct_message *mes
         peer->replies++;
         peer->flight_reply = message->flight_reply;
         peer->traces = message->flight_reply.traces.size;
+    } else if (message->type == CT_MSG_LINES_QUERY) {
+        peer->line_queries++;
+        peer->lines_query = message->lines_query;
+    } else if (message->type == CT_MSG_LINES) {
+        peer->lines++;
+        peer->last_lines = message->lines;
     }
     if (message->type != CT_MSG_ADMIN_REPLY)
         return;

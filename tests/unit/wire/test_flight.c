@@ -116,6 +116,37 @@ Test(flight, an_entry_that_is_being_written_is_not_read)
     cr_assert_not(ct_flight_read(ring, turn, &call));
 }
 
+/* A thread that sleeps while it writes, as others make 4,096 calls: neither call is mixed up. */
+Test(flight, a_call_leaves_an_entry_alone_that_a_sleeping_thread_still_writes)
+{
+    struct ct_flight_call call = call_of(1);
+    uint64_t asleep = ct_flight_open(ring, &call, 7);
+
+    for (uint32_t i = 2; i <= CT_FLIGHT_ENTRIES + 1; i++)
+        ct_flight_end(ring, begin(i, false), i, false);
+    cr_assert_not(ct_flight_read(ring, asleep + CT_FLIGHT_ENTRIES, &call));
+    cr_assert_not(ct_flight_read(ring, asleep, &call));
+    ct_flight_close(ring, asleep);
+    cr_assert(ct_flight_read(ring, asleep, &call));
+    cr_assert(is_whole(&call) && call.number == 1);
+}
+
+/* ... or before it has written anything: what it finds is newer than its own call. */
+Test(flight, a_call_that_comes_late_leaves_a_newer_one_alone)
+{
+    struct ct_flight_call call;
+    uint64_t first = begin(1, false);
+
+    for (uint32_t i = 2; i <= CT_FLIGHT_ENTRIES + 1; i++)
+        (void)begin(i, false);
+    atomic_store(&ring->turns, first - 1);
+    cr_assert_eq(begin(99, false), first);
+    ct_flight_site(ring, first, 12345);
+    cr_assert(ct_flight_read(ring, first + CT_FLIGHT_ENTRIES, &call));
+    cr_assert(is_whole(&call) && call.number == CT_FLIGHT_ENTRIES + 1);
+    cr_assert_not(ct_flight_read(ring, first, &call));
+}
+
 struct writer {
     pthread_t thread;
     uint32_t first;
