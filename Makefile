@@ -40,7 +40,7 @@ Q := $(if $(filter 1,$(V)),,@)
 SAY := @$(if $(or $(filter 1,$(V)),$(findstring s,$(firstword -$(MAKEFLAGS)))),true,echo)
 
 # ---- modules: folder, dependencies, libraries ---------------------------------------------------
-MODULES := base wire config net rpc tcpstore launch tensor cuda graph decode recipe data train replica rdzv agent doctor top coll bench plan planner exec calibrate ps trainer
+MODULES := base wire config net rpc tcpstore launch hook tensor cuda graph decode recipe data train replica rdzv agent doctor top coll bench plan planner exec calibrate ps trainer
 
 DIRS_base   := lib/base lib/base/log lib/base/number
 DIRS_wire   := lib/wire
@@ -49,6 +49,7 @@ DIRS_net    := lib/net
 DIRS_rpc    := lib/rpc
 DIRS_tcpstore := rendezvous/tcpstore
 DIRS_launch := lib/launch lib/launch/failure lib/output lib/hardware lib/diagnose lib/slurm lib/kubernetes
+DIRS_hook   := lib/hook
 DIRS_tensor := lib/tensor lib/tensor/cpu lib/tensor/cpu/kernel
 DIRS_cuda   := lib/tensor/cuda lib/tensor/cuda/attention lib/tensor/cuda/rows
 DIRS_graph  := lib/graph
@@ -79,6 +80,7 @@ DEPS_net    := base wire
 DEPS_rpc    := base wire net
 DEPS_tcpstore := base wire net
 DEPS_launch := base wire
+DEPS_hook   := base launch
 DEPS_tensor := base
 DEPS_cuda   := base tensor
 DEPS_graph  := base tensor
@@ -106,6 +108,7 @@ LIBS_net    := -luv
 LIBS_rpc    := -luv
 LIBS_tcpstore := -luv
 LIBS_launch := -luv -ljansson
+LIBS_hook   := -luv
 LIBS_data   := -lz -lpcre2-8
 LIBS_train  := -ljansson
 LIBS_top    := -ljansson
@@ -113,8 +116,8 @@ LIBS_top    := -ljansson
 PROGRAMS := ctrun ctrund ctworker
 # The folders of program $1 that are no module.
 folders = cmd/$1 $(filter-out $(DIRS_agent),$(patsubst %/.,%,$(wildcard $(addsuffix /.,$(addprefix cmd/$1/,agent agent/* doctor plot sweep top)))))
-USES_ctrun    := config decode data train recipe planner launch tcpstore rdzv agent doctor top bench calibrate
-USES_ctrund   := config rdzv
+USES_ctrun    := config decode data train recipe planner launch hook tcpstore rdzv agent doctor top bench calibrate
+USES_ctrund   := config rdzv hook
 USES_ctworker := trainer
 # Libraries of program $1 alone.
 OWN_ctrun     := -lncursesw -ltinfo

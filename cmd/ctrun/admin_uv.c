@@ -122,6 +122,20 @@ static void keep_holders(struct question *question, const struct ct_msg_voters *
     }
 }
 
+/* One of many answers: those that come later take their time. */
+static void receive_text(struct question *question, const struct ct_bytes *text)
+{
+    const struct admin_request *request = question->request;
+    int rc =
+        request->on_text(request->context, (const char *)text->data, text->size, question->err);
+
+    (void)uv_timer_stop(&question->timer);
+    question->answered = true;
+    question->code = rc;
+    if (rc != 0)
+        answer(question, rc);
+}
+
 static void on_message(struct ct_conn *conn, const struct ct_message *message)
 {
     struct question *question = ct_conn_user(conn);
@@ -134,6 +148,10 @@ static void on_message(struct ct_conn *conn, const struct ct_message *message)
     } else if (message->type == CT_MSG_ADMIN_REPLY) {
         const struct ct_msg_admin_reply *reply = &message->admin_reply;
 
+        if (reply->code == 0 && question->request->on_text != NULL) {
+            receive_text(question, &reply->text);
+            return;
+        }
         if (reply->code != 0)
             (void)ct_error_set(question->err, reply->code, "%.*s", (int)reply->text.size,
                                (const char *)reply->text.data);

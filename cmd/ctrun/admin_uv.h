@@ -26,13 +26,17 @@ struct admin_request {
     void (*on_sent)(void *context, struct ct_message *ret_next);
     uint32_t part_ms; /* 0: 3 s */
     void *context;
+
+    /* With the verb FOLLOW: receive the text of one of any number of answers; the question goes on
+     * until the connection closes. Returns 0, or a code that ends it, with the sentence. */
+    int (*on_text)(void *context, const char *text, size_t size, struct ct_error *err);
 };
 
 /* Set the author of the request: USER@HOST. */
 void admin_sign(struct admin_request *request);
 
-/* Ask and append the answer's text to `ret_text`. 0, or the code of the answer or of the connection
- * with its sentence. */
+/* Ask and append the answer's text to `ret_text`, unless on_text has it. 0, or the code of the
+ * answer or of the connection with its sentence. */
 int admin_ask(const struct admin_request *request, struct ct_buf *ret_text, struct ct_error *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* ctrun events [--follow] [--json]: what happened to running jobs.
  *
- * The rendezvous answers with a record a line (service_events.c); with --follow it is asked again,
- * for later numbers, until it knows the job no more. */
+ * The rendezvous answers with a record a line (service_events.c). With --follow it tells of each
+ * that comes later on the same connection, up to the last one before it forgets the job or ends. */
 #include "commands.h"
 
 #include "asking.h"
@@ -23,7 +23,7 @@ struct reading {
     struct admin_request *request;
     bool follow, json;
     bool several; /* jobs: their names are told */
-    bool any;     /* an answer came */
+    int failed;   /* why what was told could not be printed; 0: it was */
 };
 
 /* "2026-03-01T10:00:02.125Z" in local time, as logs have it. */
@@ -87,7 +87,7 @@ static int print_answer(struct reading *reading, const char *answer, struct ct_e
     return rc;
 }
 
-/* Until there are no more, or with --follow until the job is known no more. */
+/* All up to now. */
 static int read_events(struct reading *reading, struct ct_error *err)
 {
     struct ct_buf answer;
@@ -99,15 +99,42 @@ static int read_events(struct reading *reading, struct ct_error *err)
         rc = admin_ask(reading->request, &answer, err);
         if (rc == 0)
             rc = print_answer(reading, ct_buf_str(&answer), err);
-        more = answer.size > 0 || reading->follow;
-        if (rc == 0 && answer.size == 0 && more)
-            (void)poll(NULL, 0, PAUSE_MS);
-        if (rc != 0 && reading->follow && reading->any)
-            rc = 0, more = false; /* the job and its rendezvous are gone */
-        reading->any = true;
+        more = answer.size > 0;
     }
     ct_buf_deinit(&answer);
     return rc;
+}
+
+static int on_text(void *context, const char *text, size_t size, struct ct_error *err)
+{
+    struct reading *reading = context;
+    struct ct_buf answer;
+
+    ct_buf_init(&answer, 0);
+    int rc = ct_buf_append(&answer, text, size) == 0
+                 ? print_answer(reading, ct_buf_str(&answer), err)
+                 : ct_error_set(err, CT_ENOMEM, "no memory for the answer");
+    reading->failed = rc;
+    ct_buf_deinit(&answer);
+    return rc;
+}
+
+/* Those that come, until the job or its rendezvous is gone. A connection that breaks may be one of
+ * a rendezvous that moves to another host. */
+static int follow_events(struct reading *reading, struct ct_error *err)
+{
+    struct admin_request *request = reading->request;
+    struct ct_buf none;
+    int rc;
+
+    ct_buf_init(&none, 0);
+    request->ask.admin.verb = CT_ADMIN_FOLLOW;
+    request->on_text = on_text;
+    request->context = reading;
+    while ((rc = admin_ask(request, &none, err)) == 0)
+        (void)poll(NULL, 0, PAUSE_MS);
+    ct_buf_deinit(&none);
+    return rc == CT_ELIMIT ? rc : reading->failed;
 }
 
 static int run(struct reading *reading, int count, char **rest)
@@ -120,6 +147,8 @@ static int run(struct reading *reading, int count, char **rest)
         request->ask.admin.author = request->author;
         reading->several = strcmp(request->cfg.launch.rdzv_id, "none") == 0;
         int rc = read_events(reading, &err);
+        if (rc == 0 && reading->follow)
+            rc = follow_events(reading, &err);
         status = rc == 0 ? 0 : ct_command_fail(who, rc, err.text);
     }
     ct_config_deinit(&request->cfg);

@@ -14,8 +14,10 @@
 #include "base/log/log_writer.h"
 #include "base/str.h"
 #include "base/version.h"
+#include "hook/hooks_uv.h"
 #include "net/descriptors.h"
 #include "net/endpoint.h"
+#include "rendezvous/history/history.h"
 #include "rendezvous/holder/peers.h"
 #include "rendezvous/page/page_uv.h"
 #include "rendezvous/server/server_uv.h"
@@ -23,6 +25,7 @@
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <uv.h>
@@ -36,10 +39,14 @@ struct daemon {
     struct notify notify;
     struct ct_rdzv_server *server;
     struct ct_page_server *page;
+    struct ct_hook_target hook;
+    uint64_t hook_kinds;
+    struct ct_hooks *hooks; /* NULL: nobody asks for one */
     struct ct_log log;
     struct ct_log_writer *writer; /* NULL: the log is written where it arises */
     int stderr_fd;
-    const char *key_file;   /* NULL: none */
+    const char *key_file; /* NULL: none */
+    struct ct_arena arena;
     struct ct_error fenced; /* a newer daemon has taken over */
 };
 
@@ -47,6 +54,8 @@ enum {
     GOODBYE_MS = 1000,
     RESERVED = 64,
     CONNECTIONS = 131072,
+    HOOK_MS = 10000,       /* of one try of a hook */
+    ARENA_BYTES = 1 << 16, /* of what the options name */
     PEERS_LEASE_MS = 4000, /* a silent one that leads is replaced within half of it */
 };
 
@@ -78,6 +87,8 @@ static void stop(struct daemon *daemon)
     ct_page_stop(daemon->page);
     ct_rdzv_server_stop(daemon->server, NULL, NULL);
     daemon->server = NULL;
+    if (daemon->hooks != NULL)
+        ct_hooks_finish(daemon->hooks, GOODBYE_MS / 2, NULL, NULL);
 }
 
 static void on_signal(uv_signal_t *handle, int number)
@@ -112,6 +123,57 @@ static void on_fenced(void *user, const struct ct_error *why)
     struct daemon *daemon = user;
     daemon->fenced = *why;
     stop(daemon);
+}
+
+static void on_event(void *user, const struct ct_service_event *event)
+{
+    const struct daemon *daemon = user;
+    const struct ct_hook_event given = {.job = event->job,
+                                        .kind = event->name,
+                                        .level = event->level,
+                                        .number = event->number,
+                                        .generation = event->generation,
+                                        .record = event->record,
+                                        .size = event->size};
+
+    if ((daemon->hook_kinds >> event->kind & 1) != 0)
+        ct_hooks_put(daemon->hooks, &given);
+}
+
+/* "node_lost,ended_badly" */
+static int read_kinds(struct daemon *daemon, const char *list, struct ct_error *err)
+{
+    const char *names[CT_ANNOUNCEMENTS + 1];
+    size_t count = 0;
+
+    for (const char *at = list; at != NULL && at[0] != '\0' && count < CT_COUNT(names);) {
+        size_t size = strcspn(at, ",");
+
+        names[count++] = ct_arena_strndup(&daemon->arena, at, size);
+        if (names[count - 1] == NULL)
+            return ct_error_set(err, CT_ENOMEM, "out of memory");
+        at += size + (at[size] != '\0');
+    }
+    return ct_announcements_read(names, count, "--on_event_kinds", &daemon->hook_kinds, err);
+}
+
+static int start_hooks(struct daemon *daemon, const struct ct_ctrund_options *from,
+                       struct ct_error *err)
+{
+    const struct ct_hooks_options options = {.loop = &daemon->loop,
+                                             .target = &daemon->hook,
+                                             .timeout_ms = HOOK_MS,
+                                             .env = environ,
+                                             .log = &daemon->log,
+                                             .reaps = true};
+    int rc = read_kinds(daemon, from->on_event_kinds, err);
+
+    if (rc == 0)
+        rc = ct_hook_target_find(from->on_event != NULL ? from->on_event : "", getenv("PATH"),
+                                 &daemon->arena, &daemon->hook, err);
+    if (rc == 0 && daemon->hook.path != NULL)
+        rc = ct_hooks_new(&options, &daemon->hooks, err);
+    return rc;
 }
 
 static int watch_signals(struct daemon *daemon, struct ct_error *err)
@@ -201,6 +263,7 @@ static int start(struct daemon *daemon, const struct ct_ctrund_options *options,
         .takeover = options->takeover != NULL && strcmp(options->takeover, "yes") == 0,
         .log = &daemon->log,
         .on_fenced = on_fenced,
+        .on_event = daemon->hooks != NULL ? on_event : NULL,
         .user = daemon,
     };
     for (size_t i = 0; i < options->listen_count; i++)
@@ -244,6 +307,8 @@ static int serve(struct daemon *daemon, const struct ct_ctrund_options *options,
     if (rc == 0)
         rc = watch_signals(daemon, err);
     if (rc == 0)
+        rc = start_hooks(daemon, options, err);
+    if (rc == 0)
         rc = start(daemon, options, err);
     if (rc == 0)
         notify_ready(&daemon->notify);
@@ -252,6 +317,8 @@ static int serve(struct daemon *daemon, const struct ct_ctrund_options *options,
         ct_page_stop(daemon->page);
         ct_rdzv_server_stop(daemon->server, NULL, NULL);
         daemon->server = NULL;
+        if (daemon->hooks != NULL)
+            ct_hooks_finish(daemon->hooks, 0, NULL, NULL);
         for (size_t i = 0; i < SIGNALS; i++)
             if (daemon->signals[i].data != NULL)
                 uv_close((uv_handle_t *)&daemon->signals[i], NULL);
@@ -316,6 +383,7 @@ int main(int argc, char **argv)
     struct daemon daemon = {0};
     /* A job's arrays are taken for all its places and used as nodes join: pages of their own, which
      * cost nothing until then, and never ones of before, which would be cleared by hand. */
+    ct_arena_init(&daemon.arena, ARENA_BYTES);
     (void)mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
     (void)signal(SIGPIPE, SIG_IGN); /* a peer that is gone is an error of one write */
     (void)signal(SIGXFSZ, SIG_IGN); /* a journal that may not grow likewise */
@@ -336,6 +404,7 @@ int main(int argc, char **argv)
     if (rc != 0)
         complain(&daemon, &options, &err);
     ct_log_writer_free(daemon.writer, GOODBYE_MS);
+    ct_arena_deinit(&daemon.arena);
     ct_ctrund_options_deinit(&options);
     return ct_exit_status(rc);
 }

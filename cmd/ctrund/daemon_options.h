@@ -27,6 +27,8 @@ struct ct_ctrund_options {
     const char *port_file;
     const char *status;
     const char *status_tls, *status_token;
+    const char *on_event;
+    const char *on_event_kinds;
     const char *log_level;
     const char *log_format;
     bool help;

@@ -2,6 +2,7 @@
 #include "launch/worker_program.h"
 
 #include "base/assert.h"
+#include "base/find_program.h"
 #include "base/str.h"
 #include "hardware/affinity.h"
 #include "launch/worker_env.h"
@@ -19,33 +20,6 @@ static bool is_directory(const char *path)
     struct stat st;
 
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
-static bool is_executable(const char *path)
-{
-    return access(path, X_OK) == 0 && !is_directory(path);
-}
-
-/* The file that `name` means: itself when it has a slash, else the first executable one in the
- * directories of `path` (NULL: those of a bare system). NULL when there is none. */
-static const char *find_program(const char *name, const char *path, struct ct_arena *arena)
-{
-    if (strchr(name, '/') != NULL)
-        return is_executable(name) ? name : NULL;
-    if (path == NULL)
-        path = "/usr/local/bin:/usr/bin:/bin";
-    while (*name != '\0') {
-        size_t length = strcspn(path, ":");
-        const char *file = length > 0 ? ct_arena_printf(arena, "%.*s/%s", (int)length, path, name)
-                                      : ct_arena_printf(arena, "./%s", name);
-
-        if (file != NULL && is_executable(file))
-            return file;
-        if (path[length] == '\0')
-            break;
-        path += length + 1;
-    }
-    return NULL;
 }
 
 /* `head` (NULL-terminated), then `tail`. */
@@ -94,9 +68,9 @@ static int decide_trainer(const struct ct_program_request *request, struct ct_ar
 
     program->native = true;
     program->path = request->worker[0] != '\0'
-                        ? find_program(request->worker, ct_env_find(request->env, "PATH"), arena)
+                        ? ct_find_program(request->worker, ct_env_find(request->env, "PATH"), arena)
                         : ct_arena_printf(arena, "%.*s/ctworker", folder, request->self);
-    if (program->path == NULL || !is_executable(program->path))
+    if (program->path == NULL || !ct_is_executable(program->path))
         return ct_error_set(err, CT_EUNAVAILABLE,
                             "the trainer %s, which runs %s, is missing or not executable; install "
                             "it, or name another with --worker",
@@ -113,7 +87,7 @@ static const char *default_python(const char *self, struct ct_arena *arena)
     const char *python = ct_arena_printf(arena, "%.*s/python3", folder, self);
     bool environment = mark != NULL && access(mark, F_OK) == 0;
 
-    return environment && python != NULL && is_executable(python) ? python : "python3";
+    return environment && python != NULL && ct_is_executable(python) ? python : "python3";
 }
 
 static int decide_python(const struct ct_program_request *request, struct ct_arena *arena,
@@ -123,7 +97,7 @@ static int decide_python(const struct ct_program_request *request, struct ct_are
 
     if (python == NULL || *python == '\0')
         python = default_python(request->self, arena);
-    program->path = find_program(python, ct_env_find(request->env, "PATH"), arena);
+    program->path = ct_find_program(python, ct_env_find(request->env, "PATH"), arena);
     if (program->path == NULL)
         return ct_error_set(err, CT_EUNAVAILABLE,
                             "%s, needed to run %s, is not in PATH; install it, name another in "
@@ -143,8 +117,8 @@ static const char *find_executable(const struct ct_program_request *request, str
     const char *name = request->name;
 
     if (request->in_path || strchr(name, '/') != NULL)
-        return find_program(name, ct_env_find(request->env, "PATH"), arena);
-    return is_executable(name) ? ct_arena_printf(arena, "./%s", name) : NULL;
+        return ct_find_program(name, ct_env_find(request->env, "PATH"), arena);
+    return ct_is_executable(name) ? ct_arena_printf(arena, "./%s", name) : NULL;
 }
 
 /* A name that is no file to execute: what to write instead, where there is something. */
@@ -155,7 +129,7 @@ static int refuse_executable(const struct ct_program_request *request, struct ct
     bool bare = strchr(name, '/') == NULL;
 
     if (bare && !request->in_path)
-        elsewhere = find_program(name, ct_env_find(request->env, "PATH"), arena);
+        elsewhere = ct_find_program(name, ct_env_find(request->env, "PATH"), arena);
     if (elsewhere != NULL)
         return ct_error_set(err, CT_EUSAGE,
                             "%s is neither a subcommand nor an executable file here; to run %s, "
@@ -163,7 +137,7 @@ static int refuse_executable(const struct ct_program_request *request, struct ct
                             name, elsewhere, name, name);
     if (is_directory(name))
         return ct_error_set(err, CT_ENOINPUT, "%s is a directory, not a program", name);
-    if (bare && is_executable(name))
+    if (bare && ct_is_executable(name))
         return ct_error_set(err, CT_ENOINPUT, "%s is not in PATH; for the file here write ./%s",
                             name, name);
     if (access(name, F_OK) != 0)

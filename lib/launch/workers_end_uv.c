@@ -192,8 +192,10 @@ static void collect(struct ct_workers *workers)
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
         struct worker *worker = find(workers, pid);
 
-        if (worker == NULL || worker->ended)
+        if (worker == NULL || worker->ended) {
+            workers->callbacks.on_other(workers->callbacks.context, pid, status);
             continue;
+        }
         worker->ended = true;
         worker->ended_ms = now;
         worker->end = ct_exit_of(status);

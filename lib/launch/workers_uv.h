@@ -74,6 +74,8 @@ struct ct_workers_callbacks {
     void (*on_waiting)(void *context, const char *text);
     /* `well`: every worker ended with status 0 by itself. */
     void (*on_finished)(void *context, bool well);
+    /* Another child of this process has ended, with that status of waitpid(2). */
+    void (*on_other)(void *context, pid_t pid, int status);
 };
 
 struct ct_workers;

@@ -42,12 +42,14 @@ static void note(struct ct_output_losses *losses, uint32_t count, const char *pa
 static void report_lost(struct ct_log_files *files)
 {
     struct ct_writer_report lost;
+    char owner[32];
 
     while (ct_file_writer_report(files->writer, &lost)) {
         note(&files->losses, 1, lost.path, lost.why);
+        (void)snprintf(owner, sizeof owner, " of local rank %u", lost.owner);
         ct_log_event(ct_console_report_log(files->console), CT_LOG_WARN, "log_file_lost",
-                     "the log file %s of local rank %u is given up, the job goes on: %s", lost.path,
-                     lost.owner, lost.why);
+                     "the log file %s%s is given up, the job goes on: %s", lost.path,
+                     lost.owner != CT_LOG_FILES_NO_RANK ? owner : "", lost.why);
     }
 }
 

@@ -24,6 +24,8 @@ struct ct_output_losses {
 
 struct ct_log_files;
 
+enum { CT_LOG_FILES_NO_RANK = INT32_MAX /* a file of the job, in place of a local rank */ };
+
 /* Create; warnings go to the console's log (ct_console_report_log); `on_room` is called from the
  * loop when ct_log_files_full was true and is no longer. NULL without memory. */
 struct ct_log_files *ct_log_files_new(uv_loop_t *loop, struct ct_console *console,

@@ -198,6 +198,8 @@ void ct_member_connected(struct ct_member *member, uint64_t now_ms)
     if (!member->was_joined && member->foreign_ms == 0)
         member->foreign_ms = now_ms + FOREIGN_MS;
     ct_member_send_hello(member);
+    if (member->options.follows_events)
+        ct_member_send_follow(member);
     ct_member_send_join(member);
 }
 
@@ -447,6 +449,12 @@ void ct_member_message(struct ct_member *member, uint64_t now_ms, const struct c
     case CT_MSG_FLIGHT_QUERY:
         if (member->on.on_flight_query != NULL)
             member->on.on_flight_query(member->on.context, &message->flight_query);
+        break;
+    case CT_MSG_ADMIN_REPLY:
+        if (member->on.on_events != NULL && message->admin_reply.code == 0)
+            member->events_seen = member->on.on_events(member->on.context,
+                                                       (const char *)message->admin_reply.text.data,
+                                                       message->admin_reply.text.size);
         break;
     case CT_MSG_LINES_QUERY:
         if (member->on.on_lines_query != NULL)

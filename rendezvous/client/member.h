@@ -39,7 +39,8 @@ struct ct_agent_options {
     int32_t node_rank;  /* asked for; -1: none */
     int32_t slurm_node; /* SLURM_NODEID; -1: none */
     bool survivable;
-    uint32_t source; /* IPv4 address to connect from, as a number; 0: any */
+    bool follows_events; /* it wants to be told of the job's events, as the first node */
+    uint32_t source;     /* IPv4 address to connect from, as a number; 0: any */
     bool
         reports_recovery; /* by ct_agent_state_recovered; else a round has recovered as it begins */
     struct ct_id id;      /* {0, 0}: drawn from getrandom(2) */
@@ -92,6 +93,11 @@ struct ct_agent_callbacks {
     /* An operator queries the activity of this node's ranks: answer with ct_agent_flight_reply.
      * NULL: no answer is sent. */
     void (*on_flight_query)(void *context, const struct ct_msg_flight_query *query);
+
+    /* Events of the job, a record a line (service_events.c): those that no node was told yet, of
+     * which this is the first that asks for them. Returns the number of the last. NULL: none is
+     * wanted. */
+    uint64_t (*on_events)(void *context, const char *text, size_t size);
 
     /* Somebody looks at the job: tell him with ct_agent_figures. About as often as heartbeats; may
      * be NULL. */
@@ -189,6 +195,7 @@ struct ct_member {
     bool leaves;
     enum ct_rdzv_leave leave;
     uint64_t step;
+    uint64_t events_seen; /* number of the last event that it was told */
 
     struct ct_assembly *assembly; /* the round that is coming in */
     struct ct_assembly *current;  /* the last that was complete */

@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "base/str.h"
+#include "rendezvous/service/admin.h"
 
 static void send_message(struct ct_member *member, const struct ct_message *message)
 {
@@ -120,6 +121,17 @@ void ct_member_send_leave(struct ct_member *member)
                   .seq = ++member->seq,
                   .how = (uint8_t)member->leave},
     };
+    send_message(member, &message);
+}
+
+void ct_member_send_follow(struct ct_member *member)
+{
+    const struct ct_message message = {.type = CT_MSG_ADMIN,
+                                       .admin = {.verb = CT_ADMIN_FOLLOW,
+                                                 .host = "",
+                                                 .author = "",
+                                                 .reason = "",
+                                                 .after = member->events_seen}};
     send_message(member, &message);
 }
 

@@ -10,6 +10,7 @@ void ct_member_send_join(struct ct_member *member);
 void ct_member_send_heartbeat(struct ct_member *member);
 void ct_member_send_prepared(struct ct_member *member);
 void ct_member_send_leave(struct ct_member *member);
+void ct_member_send_follow(struct ct_member *member);
 
 /* Retransmit all messages that the daemon, which has this node in `state`, may have missed. */
 void ct_member_repeat(struct ct_member *member, enum ct_rdzv_member_state state);

@@ -66,13 +66,25 @@ void ct_goodput_state(struct ct_goodput *goodput, uint64_t now_ms, enum ct_goodp
     goodput->state = state;
 }
 
-/* Move as much of `wanted` as `*left` has to a use. */
-static void give(struct ct_goodput *goodput, enum ct_time_use use, double wanted, double *left)
+/* Move as much of `wanted` as `*left` has to a use; returns how much that was. */
+static double give(struct ct_goodput *goodput, enum ct_time_use use, double wanted, double *left)
 {
     double seconds = fmin(fmax(wanted, 0), *left);
 
     goodput->seconds[use] += seconds;
     *left -= seconds;
+    return seconds;
+}
+
+/* The same of what a worker has measured, with what it told before and found no room: it cannot be
+ * more than what was taken for steps meanwhile. */
+static void give_told(struct ct_goodput *goodput, enum ct_time_use use, double told, double *left)
+{
+    double wanted = goodput->owed[use] + fmax(told, 0);
+    double owed = wanted - give(goodput, use, wanted, left);
+
+    goodput->owed[use] =
+        fmin(owed, goodput->seconds[CT_TIME_PRODUCTIVE] + goodput->seconds[CT_TIME_RECOMPUTE]);
 }
 
 /* The part of the steps up to `step` that had been made before. */
@@ -99,12 +111,12 @@ void ct_goodput_progress(struct ct_goodput *goodput, uint64_t now_ms,
     double left = take(goodput, now_ms);
     if (!goodput->stepped) {
         double outside = left - fmin(fmax(progress->trained_s, 0), left);
-        give(goodput, use_of(goodput, CT_GOODPUT_FORMS), outside, &left);
+        (void)give(goodput, use_of(goodput, CT_GOODPUT_FORMS), outside, &left);
     }
-    give(goodput, CT_TIME_CHECKPOINT, progress->saving_s - last->saving_s, &left);
-    give(goodput, CT_TIME_STRAGGLER, progress->straggler_s - last->straggler_s, &left);
-    give(goodput, CT_TIME_RECOMPUTE, left * repeated(goodput, progress->step), &left);
-    give(goodput, CT_TIME_PRODUCTIVE, left, &left);
+    give_told(goodput, CT_TIME_CHECKPOINT, progress->saving_s - last->saving_s, &left);
+    give_told(goodput, CT_TIME_STRAGGLER, progress->straggler_s - last->straggler_s, &left);
+    (void)give(goodput, CT_TIME_RECOMPUTE, left * repeated(goodput, progress->step), &left);
+    (void)give(goodput, CT_TIME_PRODUCTIVE, left, &left);
     goodput->stepped = true;
     goodput->highest = CT_MAX(goodput->highest, progress->step);
     goodput->last = *progress;

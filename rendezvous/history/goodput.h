@@ -10,6 +10,9 @@
  *     round is over
  *     last progress -> end    productive, of a job that ends well
  *
+ * Ranks compare their waiting a few steps later. What is told of more waiting than the time since
+ * the last progress has room for is taken from the progress that follows: no part gets smaller.
+ *
  * The parts add up to the time since ct_goodput_begin, exactly, at any moment. Time comes from the
  * caller; it never goes back. Pure. */
 #ifndef CT_RENDEZVOUS_GOODPUT_H
@@ -50,6 +53,7 @@ struct ct_goodput {
     uint64_t highest; /* step that was made */
     bool stepped;     /* in this round */
     struct ct_goodput_progress last;
+    double owed[CT_TIME_USES]; /* seconds that were told of a use and found no room yet */
 };
 
 /* Begin to count, with a job that is idle. Until `reports` is set or progress comes, all time in a

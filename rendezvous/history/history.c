@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const struct {
     const char *name, *level;
@@ -28,6 +29,41 @@ const char *ct_announcement_name(enum ct_announcement kind)
 const char *ct_announcement_level(enum ct_announcement kind)
 {
     return kinds[kind].level;
+}
+
+int ct_announcement_find(const char *name)
+{
+    for (int kind = 0; kind < CT_ANNOUNCEMENTS; kind++)
+        if (strcmp(kinds[kind].name, name) == 0)
+            return kind;
+    return -1;
+}
+
+static const char *name_at(const void *context, size_t index)
+{
+    (void)context;
+    return kinds[index].name;
+}
+
+int ct_announcements_read(const char *const *names, size_t count, const char *key,
+                          uint64_t *ret_set, struct ct_error *err)
+{
+    uint64_t set = 0;
+
+    _Static_assert(CT_ANNOUNCEMENTS < 64, "a bit each");
+    for (size_t i = 0; i < count; i++) {
+        int kind = ct_announcement_find(names[i]);
+        const char *near = ct_nearest(names[i], CT_ANNOUNCEMENTS, name_at, NULL);
+
+        if (kind < 0)
+            return ct_error_set(err, CT_EUSAGE, "%s: there are no events %.60s%s%s%s", key,
+                                names[i], near != NULL ? ": did you mean " : "",
+                                near != NULL ? near : "; node_lost, ended_badly are some",
+                                near != NULL ? "?" : "");
+        set |= 1ull << kind;
+    }
+    *ret_set = count > 0 ? set : UINT64_MAX;
+    return 0;
 }
 
 struct ct_history *ct_history_new(uint64_t now_ms)
@@ -171,7 +207,7 @@ static void put_event(struct ct_history_event *event, enum ct_announcement kind)
 void ct_history_progress(struct ct_history *history, uint64_t now_ms,
                          const struct ct_msg_progress *progress, struct ct_history_event *ret_event)
 {
-    bool is_finite = isfinite(progress->loss);
+    bool is_finite = isfinite(progress->loss) || (isnan(progress->loss) && !history->has_loss);
     const struct ct_goodput_progress times = {.step = progress->step,
                                               .trained_s = progress->trained_s,
                                               .saving_s = progress->saving_s,
@@ -202,6 +238,7 @@ void ct_history_progress(struct ct_history *history, uint64_t now_ms,
         history->pause_ms += history->pause_ms > 0 ? (pause_ms - history->pause_ms) / 8 : pause_ms;
     }
     history->not_finite = !is_finite;
+    history->has_loss |= isfinite(progress->loss) && progress->loss != 0;
     history->stalled = false;
     history->progress_ms = now_ms;
     history->times = times;

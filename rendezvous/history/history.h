@@ -45,10 +45,11 @@ struct ct_history {
     uint64_t stride, skipped; /* one of so many progress reports is a point */
     struct ct_goodput goodput;
     uint64_t begun_ms;
-    uint64_t counts[CT_ANNOUNCEMENTS];       /* of events of each kind */
-    uint64_t progress_ms;                    /* when `times` were told, or the round began */
-    double pause_ms;                         /* between steps, as a rule */
-    bool stalled;                            /* NO_STEP was noted, no step has come since */
+    uint64_t counts[CT_ANNOUNCEMENTS]; /* of events of each kind */
+    uint64_t progress_ms;              /* when `times` were told, or the round began */
+    double pause_ms;                   /* between steps, as a rule */
+    bool stalled;                      /* NO_STEP was noted, no step has come since */
+    bool has_loss; /* one was told that is a number: NaN is no news of a program that tells none */
     bool not_finite;                         /* the loss, as last told */
     struct ct_goodput_progress times;        /* as last told */
     uint64_t step_times[CT_HISTORY_BUCKETS]; /* steps that took up to ct_history_bounds */
@@ -89,6 +90,14 @@ uint64_t ct_history_deadline(const struct ct_history *history);
 
 /* The oldest event that is still here with a number above `after`; NULL: there is none. */
 const struct ct_history_event *ct_history_next(const struct ct_history *history, uint64_t after);
+
+/* Return the kind of that name; -1: there is none. */
+int ct_announcement_find(const char *name);
+
+/* Read names of kinds, as a set of bits: all for none. `key` is for the sentence. CT_EUSAGE names a
+ * wrong one, and the nearest. */
+int ct_announcements_read(const char *const *names, size_t count, const char *key,
+                          uint64_t *ret_set, struct ct_error *err);
 
 /* "node_lost", and the level. */
 const char *ct_announcement_name(enum ct_announcement kind);

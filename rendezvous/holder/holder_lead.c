@@ -262,6 +262,13 @@ static void io_announce(void *context, const char *job, const char *sentence)
     holder->io.announce(holder->io.context, job, sentence);
 }
 
+static void io_noted(void *context, const struct ct_service_event *event)
+{
+    const struct ct_holder *holder = context;
+
+    holder->io.noted(holder->io.context, event);
+}
+
 static uint64_t io_wall_ms(void *context)
 {
     const struct ct_holder *holder = context;
@@ -406,6 +413,7 @@ void holder_connect_parts(struct ct_holder *holder)
                                .persist = io_persist,
                                .succeed = holder->peers == NULL ? io_succeed : NULL,
                                .announce = io_announce,
+                               .noted = holder->io.noted != NULL ? io_noted : NULL,
                                .wall_ms = holder->io.wall_ms != NULL ? io_wall_ms : NULL,
                                .trace = holder->io.trace != NULL ? io_trace : NULL};
 }

@@ -138,6 +138,11 @@ void ct_page_stop(struct ct_page_server *page)
 {
     if (page == NULL)
         return;
+    if (ct_http_streams(page->http) > 0) { /* how it ended: written before they are closed */
+        send_events(page);
+        page->update_ms = 0;
+        send_jobs(page, ct_rdzv_server_now_ms(page->server));
+    }
     ct_http_stop(page->http);
     uv_close((uv_handle_t *)&page->timer, on_timer_closed);
 }

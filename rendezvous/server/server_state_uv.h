@@ -55,6 +55,7 @@ struct ct_rdzv_server {
     struct ct_error fenced;            /* by a newer daemon */
     bool takeover;
     void (*on_fenced)(void *user, const struct ct_error *why);
+    void (*on_event)(void *user, const struct ct_service_event *event);
     void *user;
     struct ct_listener *listeners[CT_RDZV_LISTENERS_LIMIT];
     char endpoints[CT_RDZV_LISTENERS_LIMIT][CT_ENDPOINT_TEXT];

@@ -342,6 +342,14 @@ static struct ct_service_limits limits_of(const struct ct_rdzv_server *server,
     };
 }
 
+static void io_noted(void *context, const struct ct_service_event *event)
+{
+    const struct ct_rdzv_server *server = context;
+
+    if (server->fenced.code == 0)
+        server->on_event(server->user, event);
+}
+
 static uint64_t io_wall_ms(void *context)
 {
     const struct ct_rdzv_server *server = context;
@@ -359,6 +367,7 @@ static struct ct_service_io io_of(struct ct_rdzv_server *server,
         .is_for = io_is_for,
         .persist = options->journal != NULL ? ct_server_keep_on_disk : NULL,
         .announce = io_announce,
+        .noted = options->on_event != NULL ? io_noted : NULL,
         .wall_ms = io_wall_ms,
         .trace = server->log != NULL && server->log->level <= CT_LOG_DEBUG ? io_trace : NULL,
     };
@@ -377,6 +386,7 @@ int ct_rdzv_server_start(struct ct_rdzv_server **ret_server, uv_loop_t *loop,
     server->armed_ms = UINT64_MAX;
     server->takeover = options->takeover;
     server->on_fenced = options->on_fenced;
+    server->on_event = options->on_event;
     server->user = options->user;
     if (options->only_job != NULL)
         ct_str_copy(server->only_job, sizeof(server->only_job), options->only_job);

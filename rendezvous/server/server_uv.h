@@ -62,6 +62,9 @@ struct ct_rdzv_server_options {
     /* A newer daemon has taken over the journal; `why` has the sentence. This server sends nothing
      * any more and must be stopped, from the callback or later. May be NULL without a journal. */
     void (*on_fenced)(void *user, const struct ct_error *why);
+
+    /* An event of a job has been noted. NULL: nobody wants to know. */
+    void (*on_event)(void *user, const struct ct_service_event *event);
     void *user;
 };
 

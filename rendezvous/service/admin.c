@@ -166,6 +166,16 @@ static void answer_events(struct ct_service *service, uint64_t now_ms,
     ct_buf_deinit(&text);
 }
 
+static void answer_follow(struct ct_service *service, uint64_t now_ms,
+                          const struct ct_service_link *link, uint64_t after)
+{
+    if (ct_service_add_follower(service, link))
+        answer_events(service, now_ms, link, after);
+    else
+        ct_service_answer(service, link->number, CT_ELIMIT,
+                          "as many as may follow events here do so: ask without --follow");
+}
+
 /* ---- orders ---- */
 
 struct ct_service_job *ct_admin_job(struct ct_service *service, const struct ct_service_link *link)
@@ -273,6 +283,10 @@ static void on_admin(struct ct_service *service, uint64_t now_ms, struct ct_serv
     }
     if (m->verb == CT_ADMIN_EVENTS) {
         answer_events(service, now_ms, link, m->after);
+        return;
+    }
+    if (m->verb == CT_ADMIN_FOLLOW) {
+        answer_follow(service, now_ms, link, m->after);
         return;
     }
     if (m->verb == CT_ADMIN_TAKEOVER) { /* a holder of the record has it before: holder.h */

@@ -8,6 +8,11 @@
  *                                                               DO_ANSWER brings the answer
  *     printed <------------------ ADMIN_REPLY ------------ service
  *
+ *     agent with log files, or a hook: ADMIN(FOLLOW), JOIN > service
+ *     events.jsonl, hook <------- ADMIN_REPLY ------------ each event to one node of its job: of
+ *                                                          those that ask the one with the lowest
+ *                                                          place in the round
+ *
  * HELLO names the job; "" means the only one, or for status all that the peer may see. The status
  * is written from the cores' state, in O(nodes); that of a job of many places is up to a second
  * old, but never older than an order or a phase.
@@ -27,6 +32,7 @@ enum ct_admin_verb {
     CT_ADMIN_UNCORDON, /* they may again */
     CT_ADMIN_EVENTS,   /* what happened: a record a line, of numbers above `after` */
     CT_ADMIN_TAKEOVER, /* of a job whose record's holders are gone: see holder.h */
+    CT_ADMIN_FOLLOW,   /* as EVENTS, and those to come, until the link closes; nodes may, too */
     CT_ADMIN_VERBS,
 };
 
@@ -44,6 +50,7 @@ enum {
     CT_ADMIN_PER_S = 20,     /* questions and orders of one connection in the long run */
     CT_ADMIN_BURST = 50,     /* and at once */
     CT_ADMIN_ALL = 10,       /* times as many of all connections together */
+    CT_ADMIN_HELD = 64,      /* events before the first round that may wait for its node 0 */
 };
 
 struct ct_service_job;
@@ -107,6 +114,29 @@ bool ct_service_put_event(const struct ct_service *service, uint64_t now_ms,
 /* The same for all of them, as many as there is room for, 256 at most. */
 void ct_service_put_events(const struct ct_service *service, uint64_t now_ms,
                            const struct ct_service_link *link, uint64_t after, struct ct_buf *out);
+
+/* Tell an operator of events as they come, until the link closes. False: so many are told already
+ * that there is no room. */
+bool ct_service_add_follower(struct ct_service *service, const struct ct_service_link *link);
+
+/* Return whether a node asks to be told of its job's events: before its JOIN, so that it is told of
+ * the end, too, should the job be over. */
+bool ct_service_is_follow(const struct ct_service_link *link, const struct ct_message *message);
+
+/* Handle that: `after` is the last number that it has seen. */
+void ct_service_on_follow(struct ct_service_link *link, uint64_t after);
+
+/* The node of the link is a member now: tell it of events from now on, if it has asked for that. */
+void ct_service_start_following(struct ct_service_job *job, uint64_t now_ms,
+                                struct ct_service_link *link);
+
+/* A node comes back to a job that is over, and will be told so: of events that no node was told, if
+ * it has asked for them, it is told before. */
+void ct_service_tell_end(struct ct_service_job *job, uint64_t now_ms,
+                         const struct ct_service_link *link);
+
+/* The job goes: operators that follow it by name are told that it is no more. */
+void ct_service_end_following(struct ct_service *service, const struct ct_service_job *job);
 
 /* ---- admin_text.c ---- */
 

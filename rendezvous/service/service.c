@@ -132,8 +132,10 @@ bool ct_service_has_joined(const struct ct_service *service, uint64_t number)
 static void free_link(struct ct_service *service, struct ct_service_link *link)
 {
     uint32_t slot = (uint32_t)(link - service->links);
-    if (link->job != NULL)
+    if (link->job != NULL) {
         link->job->links--;
+        link->job->followers -= link->follows;
+    }
     *link = (struct ct_service_link){0};
     service->first_free = CT_MIN(service->first_free, slot);
     service->link_count--;
@@ -182,6 +184,7 @@ void ct_service_remove_job(struct ct_service *service, struct ct_service_job *jo
     *at = job->next;
     service->job_count--;
     ct_service_forget_records(service, job);
+    ct_service_end_following(service, job);
     free_job(job);
 }
 
@@ -302,20 +305,6 @@ static struct ct_rdzv_params params_of(const struct ct_msg_join *m)
     return params;
 }
 
-static void warn_of_limit(const struct ct_service *service, const char *name, uint32_t nodes_max)
-{
-    char text[256];
-    if (nodes_max <= service->limits.links)
-        return;
-    (void)snprintf(
-        text, sizeof(text),
-        "up to %u nodes may join, but this rendezvous has room for %u connections: nodes "
-        "beyond them are told to retry; raise the hard limit of descriptors where it "
-        "runs (`ulimit -Hn`)",
-        nodes_max, service->limits.links);
-    service->io.announce(service->io.context, name, text);
-}
-
 /* The job that a JOIN means, begun if there is none; NULL when it was refused. */
 static struct ct_service_job *demand_job(struct ct_service *service, uint64_t now_ms,
                                          const struct ct_service_link *link,
@@ -355,10 +344,12 @@ static struct ct_service_job *demand_job(struct ct_service *service, uint64_t no
                          "more: try again when one has ended, or use another ctrund",
                          service->job_count, service->limits.jobs);
     }
-    if (job == NULL)
+    if (job == NULL) {
         ct_service_refuse(service, link->number, err.code, 0, err.text);
-    else
-        warn_of_limit(service, link->job_name, params->nodes_max);
+        return NULL;
+    }
+    ct_service_warn_of_limit(service, link->job_name, params->nodes_max);
+    ct_service_note_begin(job, now_ms);
     return job;
 }
 
@@ -424,6 +415,7 @@ static void on_join(struct ct_service *service, uint64_t now_ms, struct ct_servi
             return;
         link->job->links++;
     }
+    ct_service_tell_end(link->job, now_ms, link);
     struct ct_rdzv_event event = {
         .kind = CT_RDZV_ON_JOIN, .link = link->number, .seq = m->seq, .join = &join};
     ct_service_step(link->job, now_ms, &event);
@@ -541,6 +533,8 @@ void ct_service_message(struct ct_service *service, uint64_t now_ms, uint64_t nu
         ct_service_violation(service, link, "a message before HELLO");
     else if (link->admin)
         ct_service_on_operator(service, now_ms, link, message);
+    else if (ct_service_is_follow(link, message))
+        ct_service_on_follow(link, message->admin.after);
     else if (message->type == CT_MSG_ADMIN || message->type == CT_MSG_FLIGHT_QUERY)
         ct_service_violation(service, link, "a message that does not go with the role in HELLO");
     else if (message->type == CT_MSG_JOIN)

@@ -22,6 +22,16 @@
 
 struct ct_service;
 
+/* An event of a job, as it is noted. `record` is its line of JSON, with the newline. */
+struct ct_service_event {
+    const char *job;
+    enum ct_announcement kind;
+    const char *name, *level; /* of the kind: announcement.def */
+    uint64_t number, generation;
+    const char *record;
+    size_t size;
+};
+
 /* The effects of the service. `peer` is the argument of ct_service_open. */
 struct ct_service_io {
     void *context;
@@ -49,6 +59,9 @@ struct ct_service_io {
 
     /* For logs: something happened to a job, as a sentence. */
     void (*announce)(void *context, const char *job, const char *sentence);
+
+    /* For hooks: an event of a job has been noted. NULL: nobody wants to know. */
+    void (*noted)(void *context, const struct ct_service_event *event);
 
     /* Return the wall clock, for those who print times; NULL: it is the time of the calls. */
     uint64_t (*wall_ms)(void *context);

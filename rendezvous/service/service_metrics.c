@@ -45,6 +45,16 @@ static double value_jobs(const struct source *of)
     return of->service->job_count;
 }
 
+static double value_jobs_ended_well_total(const struct source *of)
+{
+    return (double)of->service->ended_well;
+}
+
+static double value_jobs_ended_badly_total(const struct source *of)
+{
+    return (double)of->service->ended_badly;
+}
+
 static double value_degraded(const struct source *of)
 {
     return of->service->journal_trouble[0] != '\0';

@@ -178,7 +178,8 @@ void ct_service_release(struct ct_service_job *job, uint64_t number)
     send_to(job, number, &message);
 }
 
-static void send_welcome(struct ct_service_job *job, const struct ct_rdzv_action *action)
+static void send_welcome(struct ct_service_job *job, uint64_t now_ms,
+                         const struct ct_rdzv_action *action)
 {
     struct ct_service_link *link = ct_service_link_of(job->service, action->link);
     if (link == NULL)
@@ -193,6 +194,7 @@ static void send_welcome(struct ct_service_job *job, const struct ct_rdzv_action
                     .version = ""},
     };
     send_to(job, action->link, &message);
+    ct_service_start_following(job, now_ms, link);
 }
 
 /* Who waits for what, at most CT_SERVICE_WAITING_MS old: thousands of members ask each second. A
@@ -281,7 +283,7 @@ static void carry_out(struct ct_service_job *job, uint64_t now_ms,
     struct ct_message message = {0};
     switch (action->kind) {
     case CT_RDZV_DO_WELCOME:
-        send_welcome(job, action);
+        send_welcome(job, now_ms, action);
         break;
     case CT_RDZV_DO_REFUSE:
         ct_service_refuse(service, action->link, action->code, action->retry_ms, action->text);
@@ -342,14 +344,6 @@ static void carry_out(struct ct_service_job *job, uint64_t now_ms,
     case CT_RDZV_DO_PERSIST: /* the caller's */
         break;
     }
-}
-
-void ct_service_note(struct ct_service_job *job, uint64_t now_ms,
-                     const struct ct_history_event *event)
-{
-    if (event->number == 0)
-        return;
-    ct_history_note(job->history, now_ms, &job->service->event_number, event);
 }
 
 /* The answers to records that are to be given to the core, in order. */

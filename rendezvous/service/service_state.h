@@ -13,6 +13,7 @@ enum {
     CT_SERVICE_SLOT_MASK = (1 << CT_SERVICE_SLOT_BITS) - 1,
     CT_SERVICE_WAITING_MS = 200, /* how old the sentence of who waits for what may be */
     CT_SERVICE_WAITS_MS = 3000,  /* after which the word of PyTorch's store is none */
+    CT_SERVICE_FOLLOWERS = 64,   /* operators that are told of events as they come */
 };
 
 struct ct_service_job;
@@ -39,8 +40,11 @@ struct ct_service_link {
     uint32_t member; /* in the job's core */
     uint32_t open_requests;
     bool hello;
-    bool admin;    /* an operator's, not a node's */
-    bool released; /* its member has left in order */
+    bool admin;        /* an operator's, not a node's */
+    bool released;     /* its member has left in order */
+    bool wants_events; /* a node that asks to be told of its job's events, ... */
+    bool follows;      /* ... and is a member */
+    uint64_t after;    /* number of the last that it has seen, as it said */
     struct ct_service_pace pace;
     char job_name[129];
 };
@@ -57,8 +61,11 @@ struct ct_service_job {
     struct ct_rdzv *core;
     struct ct_store *store;
     struct ct_history *history;
-    struct ct_figures figures;       /* of its nodes, while somebody looks */
-    uint32_t links;                  /* connections that have it */
+    struct ct_figures figures; /* of its nodes, while somebody looks */
+    uint32_t links;            /* connections that have it */
+    uint32_t followers;        /* of those, nodes that ask to be told of its events */
+    uint64_t told, told_count; /* number of the last that one was told, how many came before */
+    struct ct_id told_to;      /* which that was */
     struct ct_msg_progress progress; /* the newest */
     uint64_t progress_ms;            /* when it came */
     double elapsed_s;                /* how long the job had run then */
@@ -95,7 +102,10 @@ struct ct_service {
     uint32_t link_count;
     uint32_t first_free; /* no free slot before */
     uint64_t serial;
-    uint64_t event_number;       /* of the last event of any job's history */
+    uint64_t event_number;                    /* of the last event of any job's history */
+    uint64_t ended_well, ended_badly;         /* jobs */
+    uint64_t followers[CT_SERVICE_FOLLOWERS]; /* links of operators that are told of them */
+    uint32_t follower_count;
     uint64_t looked_ms;          /* when somebody last looked at the jobs; 0: nobody did */
     struct ct_service_pace pace; /* of all operators */
     char journal_trouble[512];   /* why nothing can be kept now; "": it can */
@@ -139,7 +149,15 @@ void ct_service_remove_job(struct ct_service *service, struct ct_service_job *jo
 /* Forget the job when nothing about it is worth keeping. */
 void ct_service_reap(struct ct_service_job *job);
 
-/* Note an event in the job's history, unless its `number` is 0. */
+/* service_text.c: tell the log of a job that may grow beyond the connections there is room for. */
+void ct_service_warn_of_limit(const struct ct_service *service, const char *name,
+                              uint32_t nodes_max);
+
+/* service_events.c: note that a job begins. */
+void ct_service_note_begin(struct ct_service_job *job, uint64_t now_ms);
+
+/* service_events.c: note an event in the job's history, and tell those who follow it; not when its
+ * `number` is 0. */
 void ct_service_note(struct ct_service_job *job, uint64_t now_ms,
                      const struct ct_history_event *event);
 

@@ -4,6 +4,7 @@
 #include "base/str.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 void ct_service_set_trouble(struct ct_service *service, const char *sentence)
 {
@@ -86,4 +87,19 @@ void ct_service_on_figures(const struct ct_service_link *link, uint64_t now_ms,
 {
     if (ct_service_is_watched(link->job, now_ms))
         ct_figures_keep(&link->job->figures, link->member, link->id, now_ms, m);
+}
+
+void ct_service_warn_of_limit(const struct ct_service *service, const char *name,
+                              uint32_t nodes_max)
+{
+    char text[256];
+    if (nodes_max <= service->limits.links)
+        return;
+    (void)snprintf(
+        text, sizeof(text),
+        "up to %u nodes may join, but this rendezvous has room for %u connections: nodes "
+        "beyond them are told to retry; raise the hard limit of descriptors where it "
+        "runs (`ulimit -Hn`)",
+        nodes_max, service->limits.links);
+    service->io.announce(service->io.context, name, text);
 }

@@ -481,9 +481,8 @@ static void do_stop_server(struct node *node, const struct agent_event *event)
     ct_rdzv_server_stop(node->host.server, on_server_stopped, node);
 }
 
-static void do_close(struct node *node, const struct agent_event *event)
+static void close_all(struct node *node)
 {
-    (void)event;
     show_waiting(node, NULL);
     signals_close(node);
     guard_close(node);
@@ -499,6 +498,12 @@ static void do_close(struct node *node, const struct agent_event *event)
     store_close(node->store);
     ct_workers_free(node->workers, NULL, NULL);
     ct_console_close(node->console, NULL, NULL);
+}
+
+static void do_close(struct node *node, const struct agent_event *event)
+{
+    (void)event;
+    job_events_finish(node->events, close_all, node);
 }
 
 /* ---- all of them ---------------------------------------------------------------------------- */

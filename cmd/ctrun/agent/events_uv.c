@@ -98,6 +98,11 @@ static bool is_orphan(void *context)
     return host_is_orphan(&((const struct node *)context)->host);
 }
 
+static uint64_t on_events(void *context, const char *text, size_t size)
+{
+    return job_events_receive(((const struct node *)context)->events, text, size);
+}
+
 static void on_closed(void *context, const struct ct_rdzv_result *result)
 {
     struct node *node = context;
@@ -160,6 +165,7 @@ const struct ct_agent_callbacks node_agent_callbacks = {
     .on_published = on_published,
     .on_drain = on_drain,
     .on_flight_query = on_flight_query,
+    .on_events = on_events,
     .on_watched = on_watched,
     .on_lines_query = on_lines_query,
     .on_lines = on_lines,
@@ -266,6 +272,11 @@ static void on_finished(void *context, bool well)
     node_feed(context, &(struct agent_event){.kind = AGENT_ON_FINISHED, .well = well});
 }
 
+static void on_other(void *context, pid_t pid, int status)
+{
+    job_events_reaped(((const struct node *)context)->events, pid, status);
+}
+
 const struct ct_workers_callbacks node_workers_callbacks = {
     .on_message = messages_receive,
     .on_failure = on_failure,
@@ -273,4 +284,5 @@ const struct ct_workers_callbacks node_workers_callbacks = {
     .on_left = on_left,
     .on_waiting = on_stopping,
     .on_finished = on_finished,
+    .on_other = on_other,
 };

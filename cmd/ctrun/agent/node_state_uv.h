@@ -19,6 +19,7 @@
 #include "inquiry_uv.h"
 #include "job/failure_list.h"
 #include "job/launch_job.h"
+#include "job_events_uv.h"
 #include "launch/calls.h"
 #include "launch/workers_uv.h"
 #include "lines_uv.h"
@@ -118,6 +119,7 @@ struct node {
     struct lines *lines;          /* who reads the workers' lines */
     struct all_lines *all_lines;  /* those of the other nodes, on this one's console */
     struct health *health;        /* of the GPUs; NULL: not asked for */
+    struct job_events *events;    /* of the job, for files and hooks; NULL: not asked for */
     struct signals signals;
 
     struct report report;

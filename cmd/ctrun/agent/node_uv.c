@@ -154,7 +154,8 @@ static int open_node(struct node *node, struct ct_error *err)
     if (node->watch == NULL || node->inquiry == NULL || node->lines == NULL ||
         node->all_lines == NULL || script_watch_new(node, &node->scripts) != 0)
         return ct_error_set(err, CT_ENOMEM, "out of memory");
-    return ct_control_page_new(&node->page, &node->page_fd, err);
+    int rc = job_events_new(node, &node->events, err);
+    return rc == 0 ? ct_control_page_new(&node->page, &node->page_fd, err) : rc;
 }
 
 static int open_store(struct node *node, struct ct_error *err)
@@ -188,6 +189,7 @@ static int join(struct node *node, struct ct_error *err)
         .reports_recovery = job->program.native,
         .node_rank = (int32_t)cfg->launch.node_rank,
         .slurm_node = -1,
+        .follows_events = node->events != NULL,
         .params = ct_rdzv_params_default,
     };
     char waiting[400];

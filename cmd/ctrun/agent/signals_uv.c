@@ -45,7 +45,11 @@ void signals_forward(struct node *node, uint64_t set)
 
 static void on_signal(uv_signal_t *handle, int signal)
 {
-    node_feed(handle->data, &(struct agent_event){.kind = AGENT_ON_SIGNAL, .signal = signal});
+    struct node *node = handle->data;
+
+    node_feed(node, &(struct agent_event){.kind = AGENT_ON_SIGNAL, .signal = signal});
+    if (node->core.forced)
+        job_events_hurry(node->events);
 }
 
 void signals_watch(struct node *node)

@@ -81,7 +81,7 @@ static void drill(bool has_reader)
     cr_assert_eq(kill(agent.pid, SIGINT), 0);
     cr_assert_eq(proc_finish(&agent, 20), 130, "%s", ct_buf_str(&agent.text));
     cr_assert_lt(proc_now_s() - since_s, 3 + 5, "the grace, and some");
-    e2e_said(&agent, "1 log file is incomplete: ");
+    e2e_said(&agent, "2 log files are incomplete: "); /* and events.jsonl */
     e2e_said(&agent, "attempt_1_g2/0/stdout.log: the disk has not answered for ");
     e2e_not_said(&agent, "is gone");
     e2e_not_said(&agent, "lost");

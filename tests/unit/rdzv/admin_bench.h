@@ -32,6 +32,7 @@ struct peer {
 };
 
 static uint32_t restarts_allowed; /* of the jobs that are joined */
+static uint32_t followers; /* of the nodes that join: who asks to be told of events, a bit each */
 
 struct bench {
     struct ct_service *service;
@@ -109,12 +110,23 @@ static inline void hello(struct bench *b, struct peer *peer, const char *job, co
     send_message(b, peer, &m);
 }
 
+static inline void follow(struct bench *b, const struct peer *peer, uint64_t after)
+{
+    const struct ct_message m = {
+        .type = CT_MSG_ADMIN,
+        .admin = {.verb = CT_ADMIN_FOLLOW, .host = "", .author = "", .reason = "", .after = after}};
+
+    send_message(b, peer, &m);
+}
+
 static inline void join(struct bench *b, uint32_t index, const char *job, uint32_t nodes_max)
 {
     struct peer *peer = &b->nodes[index];
     char host[32];
     (void)snprintf(host, sizeof(host), "node%u", index);
     hello(b, peer, job, "agent");
+    if (index < 32 && (followers >> index & 1) != 0)
+        follow(b, peer, 0);
     struct ct_message m = {.type = CT_MSG_JOIN,
                            .join = {.seq = 1,
                                     .incarnation = {peer->link, 1},

@@ -63,6 +63,26 @@ Test(goodput, a_jobs_time_is_told_apart_by_what_it_went_to)
     is(CT_TIME_PRODUCTIVE, 0.5 + 1.25 + 0.5 + 0.5);
 }
 
+Test(goodput, waits_that_are_told_late_are_taken_from_the_steps_that_follow)
+{
+    begin();
+    ct_goodput_state(&goodput, 1000, CT_GOODPUT_RUNS);
+    progress(2000, 1, 1, 0, 0);
+    progress(5000, 2, 4, 0, 0);   /* a rank stood still for 2.5 s, as others find out ... */
+    progress(6000, 5, 5, 0, 2.5); /* ... here */
+    (void)total(6000);
+    is(CT_TIME_PRODUCTIVE, 4);
+    is(CT_TIME_STRAGGLER, 1);
+    progress(8000, 9, 7, 0, 2.5);
+    cr_assert_float_eq(total(8000), 7, 1e-9);
+    is(CT_TIME_PRODUCTIVE, 4.5);
+    is(CT_TIME_STRAGGLER, 2.5);
+    progress(9000, 10, 8, 0, 1e300); /* no worker's word takes more than there was */
+    progress(20000, 11, 19, 0, 1e300);
+    (void)total(20000);
+    is(CT_TIME_STRAGGLER, 2.5 + 1 + 4.5);
+}
+
 Test(goodput, what_is_not_known_yet_counts_as_it_looks_now)
 {
     begin();

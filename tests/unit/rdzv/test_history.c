@@ -116,6 +116,15 @@ Test(job_history, a_job_without_steps_and_a_loss_that_is_no_number_are_noticed_o
     cr_assert_eq(ct_history_deadline(history), UINT64_MAX, "it is known to wait");
 }
 
+Test(job_history, a_program_that_tells_no_loss_has_none_that_is_no_number, .init = set_up,
+     .fini = tear_down)
+{
+    ct_history_phase(history, 1000, CT_RDZV_RUNNING, 0);
+    cr_assert_eq(told(2000, 1, (double)NAN).number, 0);
+    cr_assert_eq(told(3000, 2, (double)NAN).number, 0);
+    cr_assert_eq(told(4000, 3, (double)INFINITY).kind, CT_ANNOUNCE_LOSS_NOT_FINITE);
+}
+
 Test(job_history, step_times_are_counted_by_their_mean, .init = set_up, .fini = tear_down)
 {
     uint64_t count = 0;

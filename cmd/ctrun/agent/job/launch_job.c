@@ -5,6 +5,7 @@
 #include "base/number/hash.h"
 #include "base/str.h"
 #include "net/key.h"
+#include "rendezvous/history/history.h"
 #include "slots.h"
 
 #include <stdlib.h>
@@ -115,6 +116,18 @@ static int check_key(const struct job *job, struct ct_error *err)
     return rc;
 }
 
+static int decide_hook(struct job *job, struct ct_error *err)
+{
+    const struct ct_config *cfg = &job->cfg;
+    const struct ct_config_strs *kinds = &cfg->launch.on_event_kinds;
+    int rc = ct_announcements_read(kinds->at, (size_t)kinds->count, "launch.on_event_kinds",
+                                   &job->hook_kinds, err);
+
+    return rc == 0 ? ct_hook_target_find(cfg->launch.on_event, ct_env_find(job->env, "PATH"),
+                                         &job->arena, &job->hook, err)
+                   : rc;
+}
+
 int job_decide(struct job *job, char *const *args, char *const *env, struct ct_error *err)
 {
     struct ct_config *cfg = &job->cfg;
@@ -141,6 +154,8 @@ int job_decide(struct job *job, char *const *args, char *const *env, struct ct_e
         rc = decide_program(job, args, err);
     if (rc == 0)
         rc = hardware_decide(job, err);
+    if (rc == 0)
+        rc = decide_hook(job, err);
     if (rc == 0)
         rc = decide_folder(job, err);
     return rc;

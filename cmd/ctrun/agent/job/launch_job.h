@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "config/config.h"
 #include "hardware/affinity.h"
+#include "hook/hook_target.h"
 #include "launch/worker_program.h"
 #include "log_folder.h"
 #include "slurm/slurm.h"
@@ -34,10 +35,12 @@ struct job {
     bool virtual_local_rank;      /* LOCAL_RANK is 0: each worker sees one GPU */
     const char *notes[JOB_NOTES]; /* what was decided that nobody asked for, for the log */
     uint32_t note_count;
-    const char *warning; /* about the workers that were asked for, for the log; NULL: none */
-    bool alone;          /* one node that meets nobody */
-    bool as_torchrun;    /* called by that name: set before job_decide */
-    bool for_output;     /* what the workers print is the result: set before job_decide */
+    const char *warning;        /* about the workers that were asked for, for the log; NULL: none */
+    bool alone;                 /* one node that meets nobody */
+    bool as_torchrun;           /* called by that name: set before job_decide */
+    bool for_output;            /* what the workers print is the result: set before job_decide */
+    struct ct_hook_target hook; /* of the job's events; its `path` NULL: none */
+    uint64_t hook_kinds;        /* that go to it, a bit each */
     const struct ct_slurm *slurm; /* what Slurm says, NULL outside of it: set before job_decide */
 };
 

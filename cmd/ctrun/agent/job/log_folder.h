@@ -8,6 +8,7 @@
  *         |   +-- LOCAL_RANK/                 stdout.log, stderr.log, error.json
  *         |   +-- filtered_stdout.log         the lines of all its workers that pass the filters
  *         |   `-- filtered_stderr.log
+ *         +-- events.jsonl                    what happened to the job, on its first node
  *         +-- hang-rank-RRRR.gG.txt           the stacks of a rank that hung
  *         +-- flight_rank_RRRR.gG.json        the flight recorder of a rank
  *         `-- torch_flight.gG_rank_R          the same of PyTorch, as it dumped it: a pickle

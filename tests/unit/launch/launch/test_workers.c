@@ -91,6 +91,11 @@ static void on_waiting(void *context, const char *text)
     n->waits++;
 }
 
+static void on_other(void *context, pid_t pid, int status)
+{
+    (void)context, (void)pid, (void)status;
+}
+
 static void on_finished(void *context, bool well)
 {
     struct node *n = context;
@@ -124,8 +129,8 @@ static void set_up(void)
     cr_assert_eq(uv_loop_init(&node.loop), 0);
     node.out = open_file("/out");
     node.err = open_file("/err");
-    const struct ct_workers_callbacks callbacks = {&node,   on_message, on_failure, on_casualty,
-                                                   on_left, on_waiting, on_finished};
+    const struct ct_workers_callbacks callbacks = {&node,   on_message, on_failure,  on_casualty,
+                                                   on_left, on_waiting, on_finished, on_other};
     node.console = ct_console_new(&node.loop, node.out, node.err, NULL, NULL);
     node.workers = ct_workers_new(&node.loop, node.console, 10000, &callbacks);
     cr_assert(node.console != NULL && node.workers != NULL);
@@ -252,8 +257,8 @@ Test(workers, one_that_ignores_sigterm_is_killed_after_the_grace)
 
     node.specs[0].envp = (char *[]){(char[]){"FAIL=1"}, NULL};
     ct_workers_free(node.workers, NULL, NULL);
-    const struct ct_workers_callbacks callbacks = {&node,   on_message, on_failure, on_casualty,
-                                                   on_left, on_waiting, on_finished};
+    const struct ct_workers_callbacks callbacks = {&node,   on_message, on_failure,  on_casualty,
+                                                   on_left, on_waiting, on_finished, on_other};
     node.workers = ct_workers_new(&node.loop, node.console, 1200, &callbacks);
     char script[256];
     (void)snprintf(script, sizeof script,
