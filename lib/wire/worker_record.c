@@ -11,7 +11,7 @@
 static const struct ct_page_kind worker_record = {.name = "ctrun-record",
                                                   .article = "a",
                                                   .what = "worker's record",
-                                                  .head = {.magic = 0x43545752, .version = 3},
+                                                  .head = {.magic = 0x43545752, .version = 4},
                                                   .bytes = sizeof(struct ct_worker_record)};
 
 enum { OPEN_CALLS = 64 }; /* that may be open: one of them may have ended last */
@@ -67,7 +67,7 @@ static void read_text(const _Atomic char *from, char *to, size_t room)
 static bool read_group(const struct ct_record_group *group, struct ct_record_call *call,
                        struct ct_record_view *view)
 {
-    uint64_t id = GET_FIRST(group->id);
+    uint64_t owners = GET_FIRST(group->owners), id = GET_FIRST(group->id);
 
     if (id == 0 || id == BUSY)
         return false;
@@ -88,7 +88,7 @@ static bool read_group(const struct ct_record_group *group, struct ct_record_cal
     read_text(group->name, call->name, sizeof call->name);
     read_text(group->text, call->text, sizeof call->text);
     atomic_thread_fence(memory_order_acquire);
-    if (GET(group->id) != id)
+    if (GET_FIRST(group->id) != id || GET(group->owners) != owners)
         return false;
     view->progress = ct_hash64(numbers, sizeof numbers, view->progress);
     view->signs = ct_hash64(&heartbeat_ns, sizeof heartbeat_ns, view->signs);
@@ -257,7 +257,8 @@ struct ct_record_group *ct_worker_record_group_new(struct ct_worker_record *reco
     struct ct_record_group *group = record != NULL ? acquire_slot(record) : NULL;
     if (group == NULL)
         return NULL;
-    atomic_thread_fence(memory_order_release); /* BUSY is seen by who sees any of these */
+    SET(group->owners, GET(group->owners) + 1);
+    atomic_thread_fence(memory_order_release); /* both are seen by who sees any of these */
     SET(group->entered, 0);
     SET(group->completed, 0);
     SET(group->waiting, 0);

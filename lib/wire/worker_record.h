@@ -55,6 +55,7 @@ enum ct_record_section {
 /* One group's calls. Collectives count from 1, as they are started; all members count alike. */
 struct ct_record_group {
     _Atomic uint64_t id;         /* equal at all members; 0: the slot is free; ~0: being filled */
+    _Atomic uint64_t owners;     /* that it has had: a group may come again under its id */
     _Atomic uint32_t rank, size; /* this member's place in it, how many there are */
     _Atomic int32_t failure;     /* why it is broken (CT_E...); 0: it is not */
     _Atomic uint32_t over;       /* 1: freed, but shown until the next round, because it broke */

@@ -89,6 +89,10 @@ static const struct {
     {"record: a slot changes hands; 0 is the group before, 1 BUSY, 2 the new one",
      "r4=i++; fence; f=1; i=2.rel | r0=i.acq; r1=f; fence.acq; r2=i", "r0=0 r1=1 r2=0 / r0=2 r1=0",
      0},
+    {"record: ... twice, to the same group in the end: who saw what was between sees it counted",
+     "r4=i++; n=1; fence; f=1; i=2.rel; i=3; n=2; fence; f=2; i=4.rel | r0=n.acq; r1=f; fence.acq; "
+     "r2=n",
+     "r0=0 r1=1 r2=0 / r0=0 r1=2 r2=0 / r0=1 r1=2 r2=1", 26},
     {"flight: an entry is whole",
      "t=1; fence; a=1; b=1; t=2.rel | r0=t.acq; r1=a; r2=b; fence.acq; r3=t",
      "r0=0 r1=1 r3=0 / r0=0 r2=1 r3=0 / r0=2 r1=0 / r0=2 r2=0", 0},
