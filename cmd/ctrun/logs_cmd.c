@@ -37,6 +37,7 @@ struct logs {
     struct ct_fold *fold; /* NULL: not before the first line, or never */
     struct ct_buf out, line;
     bool terminal;
+    const char *place; /* the job, where it is a word of its own */
     int64_t rank, node, tail;
     bool follow, json, all; /* all: equal lines are not folded */
     bool any;               /* an answer came */
@@ -261,7 +262,6 @@ static int run(struct logs *logs, int count, char **rest)
 static int parse(struct logs *logs, struct ct_cli_options *cli, int argc, char **argv,
                  const char **ret_id, struct ct_error *err)
 {
-    const char *place = NULL;
     const struct ct_option options[] = {
         {"job", CT_OPTION_TEXT, ret_id},           {"rank", CT_OPTION_NUMBER, &logs->rank},
         {"node", CT_OPTION_NUMBER, &logs->node},   {"tail", CT_OPTION_NUMBER, &logs->tail},
@@ -270,16 +270,16 @@ static int parse(struct logs *logs, struct ct_cli_options *cli, int argc, char *
 
     cli->options = options;
     cli->option_count = CT_COUNT(options);
-    cli->places = &place;
+    cli->places = &logs->place;
     cli->room = 1;
     int rc = ct_cli_options_read(cli, argc - 1, argv + 1, err);
-    if (rc == 0 && place != NULL && *ret_id != NULL)
-        rc =
-            ct_error_set(err, CT_EUSAGE, "both %s and --job %s: name the job once", place, *ret_id);
+    if (rc == 0 && logs->place != NULL && *ret_id != NULL)
+        rc = ct_error_set(err, CT_EUSAGE, "both %s and --job %s: name the job once", logs->place,
+                          *ret_id);
     if (rc == 0 && (logs->rank < -1 || logs->rank > INT32_MAX || logs->node < -1 ||
                     logs->node > INT32_MAX || logs->tail < -1))
         rc = ct_error_set(err, CT_EUSAGE, "--rank, --node and --tail want a number from 0 on");
-    *ret_id = place != NULL ? place : *ret_id;
+    *ret_id = logs->place != NULL ? logs->place : *ret_id;
     return rc;
 }
 

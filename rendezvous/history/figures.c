@@ -29,10 +29,10 @@ void ct_figures_keep(struct ct_figures *figures, uint32_t member, struct ct_id i
         return;
     struct ct_node_figures *node = figures->of[member];
     if (node == NULL || node->count < count) {
-        node = realloc(node, sizeof *node + count * sizeof node->ranks[0]);
-        if (node == NULL)
+        struct ct_node_figures *more = realloc(node, sizeof *node + count * sizeof node->ranks[0]);
+        if (more == NULL)
             return;
-        figures->of[member] = node;
+        figures->of[member] = node = more;
     }
     node->id = id;
     node->ms = now_ms;
