@@ -158,7 +158,8 @@ Test(logs, the_console_of_the_first_node_shows_the_others_lines)
     proc_free(&b);
 }
 
-/* A rank writes far more than a node keeps, while the reader is stopped; the job waits for neither. */
+/* A rank writes far more than a node keeps, while the reader is stopped; the job waits for neither.
+ */
 Test(logs, who_reads_slowly_is_told_what_he_missed_and_slows_nobody)
 {
     struct proc job, logs;
