@@ -90,13 +90,13 @@ static void on_folded(void *context, const struct ct_folded *line)
 
 static void put_record(struct logs *logs, const struct ct_read_line *line)
 {
-    ct_record_begin(&logs->out, ct_clock_wall_ns(&ct_clock_system), "output");
-    ct_record_whole(&logs->out, "node", line->node);
-    ct_record_whole(&logs->out, "rank", line->rank);
-    ct_record_string(&logs->out, "host", line->host);
-    ct_record_string(&logs->out, "stream", line->stream == 0 ? "stdout" : "stderr");
-    ct_record_bytes(&logs->out, "text", line->text, line->size);
-    ct_record_end(&logs->out);
+    ct_record_line(&logs->out, ct_clock_wall_ns(&ct_clock_system),
+                   &(struct ct_record_line){.node = line->node,
+                                            .rank = line->rank,
+                                            .host = line->host,
+                                            .stream = line->stream == 0 ? "stdout" : "stderr",
+                                            .text = line->text,
+                                            .size = line->size});
     if (logs->out.size >= OUT_BYTES)
         write_out(logs);
 }

@@ -92,12 +92,12 @@ static void put_record(const struct ct_lines *lines, const char *line, size_t si
         put_line("", line, size, out);
         return;
     }
-    ct_record_begin(out, lines->wall_ns, "output");
-    ct_record_whole(out, "node", lines->node);
-    ct_record_whole(out, "rank", lines->rank);
-    ct_record_string(out, "stream", lines->stream);
-    ct_record_bytes(out, "text", line, size);
-    ct_record_end(out);
+    ct_record_line(out, lines->wall_ns,
+                   &(struct ct_record_line){.node = lines->node,
+                                            .rank = lines->rank,
+                                            .stream = lines->stream,
+                                            .text = line,
+                                            .size = size});
 }
 
 static void emit(struct ct_lines *lines, const char *line, size_t size, struct ct_buf *out)

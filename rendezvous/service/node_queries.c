@@ -45,8 +45,8 @@ void ct_service_on_flight_query(struct ct_service *service, const struct ct_serv
         ct_service_answer(service, link->number, CT_EUNAVAILABLE, text);
         return;
     }
-    for (uint32_t i = 0; m->generation == 0 && i < roster->count; i += CT_WIRE_PART)
-        ct_service_send_part(job, link->number, i);
+    if (m->generation == 0)
+        ct_service_send_whole(job, link->number);
     if (m->generation == 0 || m->first >= roster->count)
         return;
     struct ct_message message = {.type = CT_MSG_FLIGHT_QUERY, .flight_query = *m};
@@ -134,8 +134,7 @@ void ct_service_on_lines_query(struct ct_service *service, uint64_t now_ms,
     if (has_no_lines(job, text)) {
         ct_service_answer(service, link->number, CT_EUNAVAILABLE, text);
     } else if (m->generation != roster->generation) {
-        for (uint32_t i = 0; i < roster->count; i += CT_WIRE_PART)
-            ct_service_send_part(job, link->number, i);
+        ct_service_send_whole(job, link->number);
     } else {
         ask_for_lines(job, link, m);
     }

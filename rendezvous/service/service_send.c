@@ -75,7 +75,7 @@ static struct ct_message round_of(const struct ct_service_job *job, uint32_t fir
     };
 }
 
-void ct_service_send_part(struct ct_service_job *job, uint64_t link, uint32_t first)
+static void send_part(struct ct_service_job *job, uint64_t link, uint32_t first)
 {
     const struct ct_rdzv_roster *roster = ct_rdzv_roster(job->core);
     struct ct_wire_node nodes[CT_WIRE_PART];
@@ -114,12 +114,11 @@ static bool find_runs(struct ct_service_job *job)
     return true;
 }
 
-/* In as many parts as the names of all nodes need. */
-static void send_whole(struct ct_service_job *job, uint64_t link)
+void ct_service_send_whole(struct ct_service_job *job, uint64_t link)
 {
     uint32_t count = ct_rdzv_roster(job->core)->count;
     for (uint32_t first = 0; first < count; first += CT_WIRE_PART)
-        ct_service_send_part(job, link, first);
+        send_part(job, link, first);
 }
 
 /* A large round: what every node needs of it, instead of N nodes to each of N. Node 0, where
@@ -134,7 +133,7 @@ static void send_short(struct ct_service_job *job, const struct ct_rdzv_member *
     if (member->link == 0 || !(IN_ROUND >> member->state & 1u) || member->place < 0)
         return;
     if (member->place == 0) {
-        send_whole(job, member->link);
+        ct_service_send_whole(job, member->link);
         return;
     }
     for (size_t i = 0; i < CT_COUNT(wanted); i++) {
@@ -156,7 +155,7 @@ static void send_short(struct ct_service_job *job, const struct ct_rdzv_member *
 static void send_round(struct ct_service_job *job, uint64_t link)
 {
     if (ct_rdzv_roster(job->core)->count <= job->service->limits.whole_round_nodes) {
-        send_whole(job, link);
+        ct_service_send_whole(job, link);
         return;
     }
     if (!find_runs(job))

@@ -183,8 +183,9 @@ void ct_service_forget_records(struct ct_service *service, const struct ct_servi
 
 /* ---- service_send.c ---- */
 
-/* Send the part of the round that begins with place `first` to one of its members. */
-void ct_service_send_part(struct ct_service_job *job, uint64_t link, uint32_t first);
+/* Send the round with all its nodes, in as many parts as their names need: to a member, to all
+ * (CT_RDZV_ALL), or to an operator. */
+void ct_service_send_whole(struct ct_service_job *job, uint64_t link);
 
 /* Give `event` to the job's core and carry out its actions, and those that follow from records
  * being kept. */

@@ -57,12 +57,13 @@ static void put_folded(void *context, const struct ct_folded *line)
 
 static void put_record(struct ct_buf *to, const struct ct_read_line *line)
 {
-    ct_record_begin(to, ct_clock_wall_ns(&ct_clock_system), "output");
-    ct_record_whole(to, "node", line->node);
-    ct_record_whole(to, "rank", line->rank);
-    ct_record_string(to, "stream", line->stream == CT_CONSOLE_OUT ? "stdout" : "stderr");
-    ct_record_bytes(to, "text", line->text, line->size);
-    ct_record_end(to);
+    ct_record_line(
+        to, ct_clock_wall_ns(&ct_clock_system),
+        &(struct ct_record_line){.node = line->node,
+                                 .rank = line->rank,
+                                 .stream = line->stream == CT_CONSOLE_OUT ? "stdout" : "stderr",
+                                 .text = line->text,
+                                 .size = line->size});
 }
 
 static void on_line(void *context, const struct ct_read_line *line)

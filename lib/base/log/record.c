@@ -29,7 +29,7 @@ void ct_record_string(struct ct_buf *to, const char *key, const char *text)
     ct_json_string(to, text);
 }
 
-void ct_record_bytes(struct ct_buf *to, const char *key, const char *data, size_t size)
+static void put_bytes(struct ct_buf *to, const char *key, const char *data, size_t size)
 {
     put_key(to, key);
     ct_json_bytes(to, data, size);
@@ -79,4 +79,16 @@ void ct_record_eval(struct ct_buf *to, const struct ct_record_eval *eval)
 void ct_record_end(struct ct_buf *to)
 {
     (void)ct_buf_puts(to, "}\n");
+}
+
+void ct_record_line(struct ct_buf *to, uint64_t wall_ns, const struct ct_record_line *line)
+{
+    ct_record_begin(to, wall_ns, "output");
+    ct_record_whole(to, "node", line->node);
+    ct_record_whole(to, "rank", line->rank);
+    if (line->host != NULL)
+        ct_record_string(to, "host", line->host);
+    ct_record_string(to, "stream", line->stream);
+    put_bytes(to, "text", line->text, line->size);
+    ct_record_end(to);
 }

@@ -26,7 +26,6 @@ void ct_record_begin(struct ct_buf *to, uint64_t wall_ns, const char *kind);
 
 /* Append a field; a key is a literal that needs no escapes. */
 void ct_record_string(struct ct_buf *to, const char *key, const char *text);
-void ct_record_bytes(struct ct_buf *to, const char *key, const char *data, size_t size);
 void ct_record_whole(struct ct_buf *to, const char *key, int64_t value);
 void ct_record_number(struct ct_buf *to, const char *key, double value);
 
@@ -47,6 +46,15 @@ struct ct_record_eval {
     uint64_t best_step;
 };
 void ct_record_eval(struct ct_buf *to, const struct ct_record_eval *eval);
+
+/* A worker's line, a whole record; `host` NULL: not told. */
+struct ct_record_line {
+    int64_t node, rank;
+    const char *host, *stream; /* "stdout", "stderr" */
+    const char *text;
+    size_t size;
+};
+void ct_record_line(struct ct_buf *to, uint64_t wall_ns, const struct ct_record_line *line);
 
 /* End it, with its newline. */
 void ct_record_end(struct ct_buf *to);
