@@ -289,6 +289,30 @@ Test(torch, a_rank_that_has_left_out_a_collective_is_named_by_pytorchs_flight_re
     is_named(&run, &plant);
 }
 
+/* CI takes 300 steps; PATIENT_STEPS=10000 PATIENT_SECONDS=60 is the whole measure. */
+Test(torch, steps_with_jitter_an_evaluation_and_a_checkpoint_twice_the_patience_are_no_hang)
+{
+    const char *steps = getenv("PATIENT_STEPS"), *seconds = getenv("PATIENT_SECONDS");
+    char timeout[40], done[64];
+    struct proc run;
+
+    steps = steps != NULL ? steps : "300";
+    seconds = seconds != NULL ? seconds : "4";
+    (void)snprintf(timeout, sizeof timeout, "--hang_timeout=%ds", atoi(seconds) / 2);
+    (void)snprintf(done, sizeof done, "done after %s steps", steps);
+    const char *const argv[] = {proc_program("ctrun"),
+                                "--nproc_per_node=2",
+                                timeout,
+                                script("patient"),
+                                steps,
+                                seconds,
+                                NULL};
+    cr_assert_eq(proc_run(&run, argv, environment("lo"), 800), 0, "%s", ct_buf_str(&run.text));
+    e2e_said(&run, done);
+    e2e_not_said(&run, " hangs");
+    proc_free(&run);
+}
+
 /* The error file that a launcher left, without the time in it and a last newline. */
 static char *error_file(const char *path)
 {
