@@ -260,12 +260,12 @@ void ct_job_abandon_step(struct ct_job *job);
  * without an answer are repeated there. */
 
 /* Request a publication; returns at once. The last request counts, also when the round has changed
- * since. 0, or the code of a broken link. */
+ * since. 0, or the code of a broken link. Operators see the bytes that it takes, if told. */
 int ct_job_publish(struct ct_job *job, uint64_t step, uint64_t digest);
+int ct_job_publish_sized(struct ct_job *job, uint64_t step, uint64_t digest, uint64_t bytes);
 
-/* Return the answer to the last request. 0: it is on record. CT_ETIMEOUT: none within `timeout_ms`
- * (0: poll). CT_EFENCED, with the sentence: refused, its round is over. CT_ECLOSED: the agent is
- * gone. Without an agent everything may be published. */
+/* Return the answer to the last request, 0: it is on record. CT_ETIMEOUT: none in `timeout_ms` (0:
+ * poll); CT_EFENCED: refused, its round is over; CT_ECLOSED: the agent is gone. Without one: 0. */
 int ct_job_published(struct ct_job *job, int timeout_ms, struct ct_error *err);
 
 /* ---- the store of the round ------------------------------------------------------------------

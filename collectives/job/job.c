@@ -378,12 +378,17 @@ int ct_job_regroup(struct ct_job *job, const struct ct_ready *ready, struct ct_e
 
 /* ---- publishing ------------------------------------------------------------------------------*/
 
-int ct_job_publish(struct ct_job *job, uint64_t step, uint64_t digest)
+int ct_job_publish_sized(struct ct_job *job, uint64_t step, uint64_t digest, uint64_t bytes)
 {
     const struct ct_msg_publish publish = {
-        .generation = job->assignment.generation, .step = step, .digest = digest};
+        .generation = job->assignment.generation, .step = step, .digest = digest, .bytes = bytes};
 
     return job->link == NULL ? 0 : ct_job_link_publish(job->link, &publish);
+}
+
+int ct_job_publish(struct ct_job *job, uint64_t step, uint64_t digest)
+{
+    return ct_job_publish_sized(job, step, digest, 0);
 }
 
 int ct_job_published(struct ct_job *job, int timeout_ms, struct ct_error *err)

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 enum {
@@ -38,10 +37,12 @@ struct client {
     struct client *next, **link;
     char request[REQUEST_BYTES + 1];
     size_t size;
-    bool answered;  /* the answer is being written */
-    bool written;   /* it is: the client's end is awaited */
-    bool peer_done; /* the client has ended its side */
-    bool stream;    /* it gets what is sent to all */
+    uint64_t number; /* of its request; 0: not read yet */
+    bool answered;   /* the answer is being written, or made */
+    bool waits;      /* it is being made: ct_http_answer_later */
+    bool written;    /* it is: the client's end is awaited */
+    bool peer_done;  /* the client has ended its side */
+    bool stream;     /* it gets what is sent to all */
     struct ct_buf head, body;
     struct ct_web_tls *tls; /* NULL: in clear */
     char cipher[4096];      /* what has come, with TLS */
@@ -57,6 +58,7 @@ struct ct_http_server {
     struct ct_http_options options;
     struct client *clients;
     unsigned count;
+    uint64_t requests;                    /* so far */
     uint64_t handshakes_m, handshakes_ms; /* taken lately, in thousandths, and when that was so */
     bool stopped, closed;
 };
@@ -218,13 +220,18 @@ static const char *reason_of(int status)
         {200, "OK"},
         {400, "Bad Request"},
         {401, "Unauthorized"},
+        {403, "Forbidden"},
         {404, "Not Found"},
         {405, "Method Not Allowed"},
         {408, "Request Timeout"},
+        {409, "Conflict"},
+        {411, "Length Required"},
+        {413, "Content Too Large"},
         {421, "Misdirected Request"},
         {431, "Request Header Fields Too Large"},
         {500, "Internal Server Error"},
         {503, "Service Unavailable"},
+        {504, "Gateway Timeout"},
     };
 
     for (size_t i = 0; i < CT_COUNT(reasons); i++)
@@ -282,7 +289,7 @@ static void respond(struct client *client, struct ct_http_answer *answer)
         end_client(client);
 }
 
-static struct ct_http_answer new_answer(int status)
+struct ct_http_answer ct_http_answer_new(int status)
 {
     struct ct_http_answer answer = {.status = status, .content_type = "text/plain; charset=utf-8"};
 
@@ -292,7 +299,7 @@ static struct ct_http_answer new_answer(int status)
 
 static void respond_error(struct client *client, int status)
 {
-    struct ct_http_answer answer = new_answer(status);
+    struct ct_http_answer answer = ct_http_answer_new(status);
 
     ct_buf_printf(&answer.body, "%d %s\n", status, reason_of(status));
     respond(client, &answer);
@@ -302,77 +309,57 @@ static void on_timer(uv_timer_t *timer)
 {
     struct client *client = timer->data;
 
-    if (client->answered)
+    if (client->waits) {
+        client->waits = false;
+        respond_error(client, 504);
+    } else if (client->answered) {
         end_client(client);
-    else
+    } else {
         respond_error(client, 408);
+    }
 }
 
 /* ---- the request ---- */
 
-/* The value of a header field, without blanks in front; NULL: it is not there. */
-static const char *find_field(const char *line_end, const char *name)
-{
-    size_t length = strlen(name);
-
-    for (const char *line = line_end; line != NULL; line = strstr(line + 2, "\r\n"))
-        if (strncasecmp(line + 2, name, length) == 0 && line[2 + length] == ':')
-            return line + 3 + length + strspn(line + 3 + length, " \t");
-    return NULL;
-}
-
-/* "127.0.0.1:9100", "[::1]:9100", "localhost": no name that its owner can make point anywhere. */
-static bool is_own_name(const char *host)
-{
-    size_t length = host != NULL ? strcspn(host, "\r") : 0;
-
-    if (length >= 9 && strncasecmp(host, "localhost", 9) == 0 &&
-        (length == 9 || host[9] == ':' || host[9] == ' '))
-        return true;
-    return length == 0 || strspn(host, "0123456789.:") >= length || host[0] == '[';
-}
-
-/* "GET /path?query HTTP/1.x" and its fields. 200, or the status of what is wrong. */
-static int parse(char *request, const struct ct_web_identity *identity,
-                 struct ct_http_request *ret_request)
-{
-    char *line_end = strstr(request, "\r\n");
-    char *path = strchr(request, ' ');
-    char *version = path != NULL && path < line_end ? strchr(path + 1, ' ') : NULL;
-
-    if (version == NULL || version > line_end || path[1] != '/' ||
-        !ct_starts_with(version + 1, "HTTP/1."))
-        return 400;
-    const char *last_event = find_field(line_end, "Last-Event-ID");
-    *path++ = '\0';
-    *version = '\0';
-    if (strcmp(request, "GET") != 0)
-        return 405;
-    if (identity != NULL &&
-        !ct_web_identity_accepts(identity, find_field(line_end, "Authorization")))
-        return 401;
-    if (identity == NULL && !is_own_name(find_field(line_end, "Host")))
-        return 421;
-    path[strcspn(path, "?#")] = '\0';
-    ret_request->path = path;
-    ret_request->last_event = last_event != NULL ? strtoull(last_event, NULL, 10) : 0;
-    return 200;
-}
-
 static void handle(struct client *client)
 {
-    struct ct_http_answer answer = new_answer(200);
-    struct ct_http_request request = {.last_event = 0};
-    const struct ct_web_identity *identity =
-        client->tls != NULL ? client->server->options.identity : NULL;
-    int status = parse(client->request, identity, &request);
+    struct ct_http_server *server = client->server;
+    struct ct_http_request request;
+    const struct ct_http_rules rules = {
+        .may_post = server->options.may_post,
+        .room = REQUEST_BYTES,
+        .identity = client->tls != NULL ? server->options.identity : NULL,
+    };
+    int status = ct_http_parse(client->request, client->size, &rules, &request);
 
+    if (status == 0)
+        return; /* the rest of its body is to come */
     if (status != 200) {
         respond_error(client, status);
         return;
     }
-    client->server->options.handler(client->server->options.user, &request, &answer);
+    struct ct_http_answer answer = ct_http_answer_new(200);
+    request.number = client->number = ++server->requests;
+    client->answered = client->waits = true;
+    server->options.handler(server->options.user, &request, &answer);
+    if (answer.later) { /* it may have come already */
+        ct_buf_deinit(&answer.body);
+        return;
+    }
+    client->waits = false;
     respond(client, &answer);
+}
+
+void ct_http_answer_later(struct ct_http_server *server, uint64_t number,
+                          struct ct_http_answer *answer)
+{
+    for (struct client *client = server->clients; client != NULL; client = client->next)
+        if (client->number == number && client->waits && !uv_is_closing(&client->io.handle)) {
+            client->waits = false;
+            respond(client, answer);
+            return;
+        }
+    ct_buf_deinit(&answer->body);
 }
 
 /* More of the request is there. */

@@ -1,13 +1,14 @@
-/* A small HTTP/1.1 server for metrics and status: GET only, one answer a connection; on loopback or
- * AF_UNIX, and beyond with an identity: TLS and a token (web_tls.h), on loopback as well then.
+/* A small HTTP/1.1 server for metrics and status: GET, and POST where it is allowed, one answer a
+ * connection; on loopback or AF_UNIX, and beyond with an identity: TLS and a token (web_tls.h), on
+ * loopback as well then.
  *
  *   GET /metrics HTTP/1.1        -> handler(request) -> status, content type, body -> close
  *   GET /events HTTP/1.1         -> handler(request) -> a stream -> ct_http_stream_send ...
  *
- * Bounds: 8 KiB of request, 5 s for it, 32 connections, 8 MiB of answer, 1 MiB that a stream's
- * reader is behind. A client above them gets 400, 405, 408, 431 or 503; an answer above its limit
- * becomes 500; a slow stream ends. Of connections with TLS, whose beginning costs a signature, 50 a
- * second are taken; the others are closed.
+ * Bounds: 8 KiB of request with its body, 5 s for it, 32 connections, 8 MiB of answer, 1 MiB that
+ * a reader of a stream is behind. Above them a client gets 400, 405, 408, 411, 413, 431 or 503; an
+ * answer above its limit is 500, one not made in time 504; a slow stream ends. Of connections
+ * with TLS, whose beginning costs a signature, 50 a second are taken; the others are closed.
  *
  * Without a token a request must name the server by an address or as "localhost" (421 otherwise): a
  * page of another site whose name was made to point here reads nothing. Who lacks the token gets
@@ -18,6 +19,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "net/endpoint.h"
+#include "net/http_request.h"
 #include "net/web_tls.h"
 
 #include <stdbool.h>
@@ -31,11 +33,7 @@ struct ct_http_answer {
         *content_type;  /* static text; "text/plain; charset=utf-8" unless it says otherwise */
     struct ct_buf body; /* empty, limit 8 MiB: the handler appends */
     bool stream;        /* the answer goes on with what ct_http_stream_send sends */
-};
-
-struct ct_http_request {
-    const char *path;    /* without the query */
-    uint64_t last_event; /* Last-Event-ID, of a stream that is opened again; 0: none */
+    bool later;         /* the rest of this is nothing yet: ct_http_answer_later brings it */
 };
 
 /* Answer one request. Called on the loop's thread; must not block. */
@@ -48,6 +46,7 @@ struct ct_http_options {
     void *user;
     uint32_t request_ms;              /* for a request, and again for its answer; default 5000 */
     uint32_t connections;             /* at once; default 32 */
+    bool may_post;                    /* a request may have a body */
     struct ct_web_identity *identity; /* NULL: loopback and AF_UNIX only. Owned, also on failure */
 };
 
@@ -55,6 +54,14 @@ struct ct_http_options {
 int ct_http_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
                   const struct ct_http_options *options, struct ct_http_server **ret_server,
                   struct ct_error *err);
+
+/* Return an empty answer of this status. */
+struct ct_http_answer ct_http_answer_new(int status);
+
+/* Answer a request whose answer was to come later; its body is taken over. Too late, or gone: it is
+ * dropped. */
+void ct_http_answer_later(struct ct_http_server *server, uint64_t number,
+                          struct ct_http_answer *answer);
 
 /* Return the address that it listens on, with the actual port. */
 const struct ct_endpoint *ct_http_endpoint(const struct ct_http_server *server);

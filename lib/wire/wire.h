@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 enum {
-    CT_WIRE_PROTOCOL = 11,      /* what HELLO and WELCOME compare */
+    CT_WIRE_PROTOCOL = 12,      /* what HELLO and WELCOME compare */
     CT_WIRE_MAGIC = 0x01525443, /* "CTR\x01": ctrun, frame format 1 */
     CT_WIRE_HEADER = 16,        /* bytes before the payload */
 

@@ -244,6 +244,14 @@ void ct_history_progress(struct ct_history *history, uint64_t now_ms,
     history->times = times;
 }
 
+void ct_history_published(struct ct_history *history, uint64_t step, uint64_t bytes)
+{
+    if (step != history->published_step)
+        history->all_bytes += bytes;
+    history->published_step = step;
+    history->published_bytes = bytes;
+}
+
 uint64_t ct_history_deadline(const struct ct_history *history)
 {
     if (history->goodput.state != CT_GOODPUT_RUNS || history->stalled || history->times.step == 0)

@@ -54,6 +54,9 @@ struct ct_history {
     struct ct_goodput_progress times;        /* as last told */
     uint64_t step_times[CT_HISTORY_BUCKETS]; /* steps that took up to ct_history_bounds */
     double step_seconds;                     /* of all of them */
+    uint64_t published_step;                 /* of the last checkpoint that came on record */
+    uint64_t published_bytes;                /* of it; 0: not told */
+    uint64_t all_bytes;                      /* of all of them */
 };
 
 /* Upper bounds in seconds; the last is infinity. */
@@ -84,6 +87,10 @@ void ct_history_progress(struct ct_history *history, uint64_t now_ms,
 /* Time passes: as ct_history_progress, of a job that runs. */
 void ct_history_tick(struct ct_history *history, uint64_t now_ms,
                      struct ct_history_event *ret_event);
+
+/* The checkpoint of a step, of so many bytes, has come on record. What is told again counts once.
+ */
+void ct_history_published(struct ct_history *history, uint64_t step, uint64_t bytes);
 
 /* When ct_history_tick has something to do; UINT64_MAX: never. */
 uint64_t ct_history_deadline(const struct ct_history *history);

@@ -44,7 +44,7 @@ function card(name) {
   const find = (what) => article.querySelector(what);
   known = { article, phase: find(".phase"), why: find(".why"), progress: find("progress"), facts: find(".facts"),
             charts: find(".charts"), bar: find(".bar"), legend: find(".legend"), nodes: find("tbody"),
-            events: find(".events") };
+            cordons: find(".cordons"), events: find(".events") };
   article.id = `job-${name}`;
   find(".name").textContent = name;
   find(".name").href = `#${encodeURIComponent(article.id)}`;
@@ -68,7 +68,10 @@ function showFacts(to, job) {
     if (job.elapsed_s !== undefined) facts.push(["elapsed", duration(job.elapsed_s)]);
     if (job.eta_s !== undefined && job.phase === "RUNNING") facts.push(["left", duration(job.eta_s)]);
   }
-  if (job.published_step !== undefined) facts.push(["checkpoint", `step ${job.published_step}`]);
+  if (job.published_step !== undefined) {
+    const size = job.published_bytes === undefined ? "" : `, ${bytes(job.published_bytes)}`;
+    facts.push(["checkpoint", `step ${job.published_step}${size}`]);
+  }
   if (job.restart_reason) facts.push(["restarted because", job.restart_reason]);
   to.replaceChildren(...facts.map(([term, value]) => {
     const pair = element("div");
@@ -138,22 +141,114 @@ function showRanks(node, key) {
       words.push(`waits for ${rank.waits_s.toFixed(1)} s${rank.awaits === undefined ? "" : ` for rank ${rank.awaits}`}`);
     return element("div", words.join(", "), rank.state === "runs" ? undefined : "warn");
   }));
-  cell.colSpan = 6;
+  cell.colSpan = 7;
   cell.append(details);
   row.append(cell);
   return row;
 }
 
+// ---- orders: who gives one proves that he has the key, which does not leave the browser (order.h) ----
+
+const MEANINGS = {
+  drain: "The host leaves the job at the next step boundary; the training goes on without it.",
+  cordon: "No new round of the job takes the host; a node of it that trains now goes on.",
+  uncordon: "Rounds of the job may take the host again.",
+};
+const dialog = document.getElementById("order");
+const said = document.getElementById("said");
+let key; // derived from the rendezvous' key, once its file was chosen
+
+async function hmac(bytes) {
+  return crypto.subtle.importKey("raw", bytes, { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
+}
+
+async function readKey(file) {
+  const bytes = await file.arrayBuffer();
+  if (bytes.byteLength !== 32) throw new Error(`${file.name} has ${bytes.byteLength} bytes: a key file has 32`);
+  const label = new TextEncoder().encode("ctrun/1 page orders");
+  return hmac(await crypto.subtle.sign("HMAC", await hmac(bytes), label));
+}
+
+async function send(verb, job, host, author, reason) {
+  const nonce = await (await fetch("orders")).text();
+  const id = crypto.randomUUID();
+  const text = ["ctrun page order 1", nonce, id, verb, job, host, author, reason].join("\n");
+  const mark = new Uint8Array(await crypto.subtle.sign("HMAC", key, new TextEncoder().encode(text)));
+  const hex = [...mark].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  const answer = await fetch("orders", { method: "POST", body: `${text}\n${hex}` });
+  if (answer.status === 403) key = undefined; // perhaps another file was meant
+  return [answer.ok, await answer.text()];
+}
+
+function order(verb, job, host) {
+  const form = dialog.querySelector("form");
+  document.getElementById("order-what").textContent = `${verb} host ${host} of job ${job}?`;
+  document.getElementById("order-means").textContent = MEANINGS[verb];
+  document.getElementById("order-key").hidden = key !== undefined;
+  form.key.required = key === undefined;
+  form.querySelector(".bad").textContent = verb;
+  dialog.returnValue = "cancel";
+  dialog.onclose = async () => {
+    if (dialog.returnValue !== "give") return;
+    said.className = "";
+    said.textContent = `${verb} ${host}: ...`;
+    try {
+      if (key === undefined) key = await readKey(form.key.files[0]);
+      const [ok, text] = await send(verb, job, host, form.author.value, form.reason.value);
+      said.className = ok ? "ok" : "bad";
+      said.textContent = `${verb} ${host}: ${text}`;
+    } catch (error) {
+      said.className = "bad";
+      said.textContent = `${verb} ${host}: ${error.message}`;
+    }
+    form.reason.value = "";
+  };
+  dialog.showModal();
+}
+
+function orderButton(verb, job, host, place) {
+  const button = element("button", verb);
+  button.dataset.key = `${verb}/${job}/${host}/${place}`;
+  button.setAttribute("aria-label", `${verb} host ${host}`);
+  button.addEventListener("click", () => order(verb, job, host));
+  return button;
+}
+
+function orderCell(job, node, place) {
+  const cell = element("td", undefined, "orders");
+  const isCordoned = job.cordons.some((cordon) => cordon.host === node.host);
+  cell.append(...["drain", isCordoned ? "uncordon" : "cordon"].map((verb) => orderButton(verb, job.job, node.host, place)));
+  return cell;
+}
+
+function showCordons(to, job) {
+  to.replaceChildren(...job.cordons.map((cordon) => {
+    const item = element("li", `${cordon.host} is cordoned ${cordon.reason}` +
+                         (cordon.left_s === undefined ? " " : `, for ${duration(cordon.left_s)} more `));
+    const button = element("span", undefined, "orders");
+    button.append(orderButton("uncordon", job.job, cordon.host, "cordoned"));
+    item.append(button);
+    return item;
+  }));
+}
+
+async function askForOrders() {
+  const answer = await fetch("orders");
+  if (answer.ok && /^[0-9a-f]{32}-[0-9]+$/.test(await answer.text()) && crypto.subtle !== undefined)
+    document.body.classList.add("may-order");
+}
+
 function showNodes(to, job) {
+  if (to.querySelector("button:active")) return; // it is being pressed: it would be another one when let go
   if (!job.nodes) {
     to.replaceChildren(...Object.entries(job.node_states).filter(([, count]) => count > 0).map(([name, count]) => {
       const row = element("tr");
-      row.append(element("td", `${count} nodes`), element("td", name.toLowerCase()), ...[0, 1, 2, 3].map(() => element("td")));
+      row.append(element("td", `${count} nodes`), element("td", name.toLowerCase()), ...[0, 1, 2, 3, 4].map(() => element("td")));
       return row;
     }));
     return;
   }
-  const focused = to.contains(document.activeElement) ? document.activeElement.parentElement.dataset.key : undefined;
+  const focused = to.contains(document.activeElement) ? document.activeElement.closest("[data-key]").dataset.key : undefined;
   to.replaceChildren(...job.nodes.flatMap((node, place) => {
     const row = element("tr");
     const good = node.connected && !node.leaving;
@@ -163,17 +258,17 @@ function showNodes(to, job) {
                (node.connected ? "" : ", not connected"), good ? "ok" : "warn"), element("td", ranks),
                element("td", `${node.heard_s.toFixed(1)} s ago`));
     if (node.ranks === undefined) {
-      row.append(element("td"), element("td"));
+      row.append(element("td"), element("td"), orderCell(job, node, place));
       return [row];
     }
     row.append(element("td", `${bytes(node.memory)} of ${bytes(node.memory_total)}`),
                element("td", node.gpu_trouble ? `${number(node.load, 3)}; ${node.gpu_trouble}` : number(node.load, 3),
-                       node.gpu_trouble ? "warn" : undefined));
+                       node.gpu_trouble ? "warn" : undefined), orderCell(job, node, place));
     return [row, showRanks(node, `${job.job}/${node.host}/${place}`)];
   }));
   if (focused !== undefined) // the rows are new ones: who goes by keyboard stays where he was
-    for (const details of to.querySelectorAll("details"))
-      if (details.dataset.key === focused) details.firstElementChild.focus();
+    for (const known of to.querySelectorAll("[data-key]"))
+      if (known.dataset.key === focused) (known.querySelector("summary") || known).focus();
 }
 
 function showJob(job) {
@@ -190,6 +285,7 @@ function showJob(job) {
     .filter((figure) => figure !== null));
   showTime(known, job.time);
   showNodes(known.nodes, job);
+  showCordons(known.cordons, job);
 }
 
 function showEvent(event) {
@@ -221,3 +317,4 @@ function start() {
 }
 
 start();
+askForOrders();

@@ -1,6 +1,9 @@
 /* See page_uv.h. */
 #include "rendezvous/page/page_uv.h"
 
+#include "rendezvous/page/order.h"
+
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +15,16 @@ struct ct_page_server {
     struct ct_rdzv_server *server;
     uint64_t sent;      /* number of the last event that streams were sent */
     uint64_t update_ms; /* when they were sent the jobs */
+    struct ct_page_orders orders;
+    size_t orders_at_work; /* whose answer is to come */
+    bool stopped, closed;  /* the timer is */
 };
+
+static void free_when_done(struct ct_page_server *page)
+{
+    if (page->closed && page->orders_at_work == 0)
+        free(page);
+}
 
 /* Events that are new go to all streams. */
 static void send_events(struct ct_page_server *page)
@@ -52,12 +64,119 @@ static void on_timer(uv_timer_t *timer)
     send_jobs(page, ct_rdzv_server_now_ms(page->server));
 }
 
+/* ---- orders --------------------------------------------------------------------------------- */
+
+struct order_at_work {
+    struct ct_page_server *page;
+    uint64_t request;
+};
+
+static void on_ordered(void *context, int code, const char *text, size_t size)
+{
+    struct order_at_work *order = context;
+    struct ct_page_server *page = order->page;
+    struct ct_http_answer answer = ct_http_answer_new(code == 0 ? 200 : 409);
+
+    page->orders_at_work--;
+    (void)ct_buf_append(&answer.body, text, size);
+    if (page->stopped)
+        ct_buf_deinit(&answer.body);
+    else
+        ct_http_answer_later(page->http, order->request, &answer);
+    free(order);
+    free_when_done(page);
+}
+
+static int read_order(struct ct_page_server *page, const struct ct_http_request *request,
+                      struct ct_page_order *ret_order, struct ct_error *err)
+{
+    const char *key_file = ct_rdzv_server_key_file(page->server);
+    struct ct_key key;
+    int code = key_file != NULL ? ct_net_key_load(key_file, &key, err) : CT_EAUTH;
+
+    if (code == 0)
+        code = ct_page_orders_take(&page->orders, ct_rdzv_server_now_ms(page->server), &key,
+                                   request->body, request->body_size, ret_order, err);
+    ct_net_key_wipe(&key);
+    return code;
+}
+
+static int carry_out(struct ct_page_server *page, uint64_t request,
+                     const struct ct_page_order *order)
+{
+    struct order_at_work *at_work = malloc(sizeof *at_work);
+    char author[256];
+    int code = CT_ENOMEM;
+
+    if (at_work == NULL)
+        return code;
+    *at_work = (struct order_at_work){.page = page, .request = request};
+    (void)snprintf(author, sizeof author, "%s (on the page)", order->author);
+    page->orders_at_work++;
+    code = ct_rdzv_server_order(page->server, order->job,
+                                &(struct ct_msg_admin){.verb = (uint8_t)order->verb,
+                                                       .host = order->host,
+                                                       .author = author,
+                                                       .reason = order->reason},
+                                on_ordered, at_work);
+    if (code != 0) {
+        page->orders_at_work--;
+        free(at_work);
+    }
+    return code;
+}
+
+static void take_order(struct ct_page_server *page, const struct ct_http_request *request,
+                       struct ct_http_answer *out)
+{
+    struct ct_page_order order;
+    struct ct_error err = {.text = "the order cannot be carried out now: give it again"};
+    int code = read_order(page, request, &order, &err);
+
+    out->later = code == 0; /* its answer may come before this returns */
+    if (code == 0)
+        code = carry_out(page, request->number, &order);
+    if (code == 0)
+        return;
+    out->later = false;
+    out->status = code == CT_EDATA ? 400 : code == CT_EAUTH ? 403 : 503;
+    (void)ct_buf_puts(&out->body, err.text);
+}
+
+/* Whom the page may take orders from, and the nonce for one. */
+static void offer_orders(const struct ct_page_server *page, struct ct_http_answer *out)
+{
+    char nonce[CT_PAGE_NONCE];
+
+    if (ct_rdzv_server_key_file(page->server) == NULL) {
+        (void)ct_buf_puts(&out->body, "none: this rendezvous has no key\n");
+        return;
+    }
+    ct_page_orders_nonce(&page->orders, ct_rdzv_server_now_ms(page->server), nonce);
+    (void)ct_buf_puts(&out->body, nonce);
+}
+
+/* ---- what is asked for ---------------------------------------------------------------------- */
+
 static void answer(void *user, const struct ct_http_request *request, struct ct_http_answer *out)
 {
     struct ct_page_server *page = user;
     const struct ct_service *service = ct_rdzv_server_service(page->server);
     uint64_t now_ms = ct_rdzv_server_now_ms(page->server), after = request->last_event;
 
+    if (request->body != NULL && strcmp(request->path, "/orders") == 0) {
+        take_order(page, request, out);
+        return;
+    }
+    if (request->body != NULL) {
+        out->status = 405;
+        (void)ct_buf_puts(&out->body, "orders go to /orders\n");
+        return;
+    }
+    if (strcmp(request->path, "/orders") == 0) {
+        offer_orders(page, out);
+        return;
+    }
     if (strcmp(request->path, "/status") == 0) {
         ct_rdzv_server_describe(page->server, &out->body);
         return;
@@ -67,7 +186,7 @@ static void answer(void *user, const struct ct_http_request *request, struct ct_
     case CT_PAGE_NONE:
         out->status = 404;
         (void)ct_buf_puts(&out->body, "no such page; there are / /status /status.json /metrics "
-                                      "/events /healthz\n");
+                                      "/events /healthz /orders\n");
         break;
     case CT_PAGE_PUT:
         break;
@@ -101,13 +220,17 @@ int ct_page_start(uv_loop_t *loop, const struct ct_page_where *where, struct ct_
                   struct ct_page_server **ret_page, struct ct_error *err)
 {
     struct ct_page_server *page = calloc(1, sizeof *page);
-    struct ct_http_options options = {.handler = answer, .user = page};
+    struct ct_http_options options = {
+        .handler = answer, .user = page, .may_post = ct_rdzv_server_key_file(server) != NULL};
+    unsigned char random[16];
     struct ct_endpoint endpoint;
 
     if (page == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for the status page");
     page->server = server;
     int rc = ct_endpoint_parse(where->endpoint, -1, &endpoint, err);
+    if (rc == 0 && uv_random(NULL, NULL, random, sizeof random, 0, NULL) != 0)
+        rc = ct_error_set(err, CT_EOS, "no random numbers for the status page");
     if (rc == 0)
         rc = load_identity(where, &options.identity, err);
     if (rc == 0)
@@ -116,6 +239,7 @@ int ct_page_start(uv_loop_t *loop, const struct ct_page_where *where, struct ct_
         free(page);
         return rc;
     }
+    ct_page_orders_init(&page->orders, random);
     (void)uv_timer_init(loop, &page->timer);
     page->timer.data = page;
     (void)uv_timer_start(&page->timer, on_timer, LOOK_MS, LOOK_MS);
@@ -131,7 +255,10 @@ const struct ct_endpoint *ct_page_endpoint(const struct ct_page_server *page)
 
 static void on_timer_closed(uv_handle_t *handle)
 {
-    free(handle->data);
+    struct ct_page_server *page = handle->data;
+
+    page->closed = true;
+    free_when_done(page);
 }
 
 void ct_page_stop(struct ct_page_server *page)
@@ -143,6 +270,7 @@ void ct_page_stop(struct ct_page_server *page)
         page->update_ms = 0;
         send_jobs(page, ct_rdzv_server_now_ms(page->server));
     }
+    page->stopped = true;
     ct_http_stop(page->http);
     uv_close((uv_handle_t *)&page->timer, on_timer_closed);
 }

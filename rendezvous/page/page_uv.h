@@ -1,5 +1,5 @@
 /* The page on a libuv loop: an HTTP server, and a timer for the streams that are open. It has
- * /status, a line a job, as well. */
+ * /status, a line a job, as well, and takes orders where the rendezvous has a key (order.h). */
 #ifndef CT_RENDEZVOUS_PAGE_UV_H
 #define CT_RENDEZVOUS_PAGE_UV_H
 

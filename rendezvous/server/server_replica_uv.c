@@ -13,8 +13,13 @@ enum { ENDPOINT_RETRY_MS = 100 /* a ctrun that starts there is told soon enough 
 
 static void io_turn_away(void *context, void *peer, int code, const char *sentence)
 {
+    const struct ct_server_peer *of = peer;
+
     (void)context;
-    ct_conn_close(((const struct ct_server_peer *)peer)->conn, code, sentence);
+    if (of->conn == NULL)
+        ct_server_local_close(peer, code, sentence);
+    else
+        ct_conn_close(of->conn, code, sentence);
 }
 
 static void io_admit(void *context, void *peer)

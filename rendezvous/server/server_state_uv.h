@@ -2,6 +2,7 @@
  *
  *   server_uv.c           listeners, connections, one timer
  *   server_journal_uv.c   records on disk, and the newer daemon that takes them over
+ *   server_local_uv.c     operators of this process
  *   server_replica_uv.c   records on several agents: the connections of a holder (holder.h)
  *
  * A server without a replica has its service from start to end; one with a replica has a holder,
@@ -75,7 +76,7 @@ struct ct_rdzv_server {
 struct ct_server_peer {
     struct ct_rdzv_server *server;
     struct ct_server_peer *next, *prev;
-    struct ct_conn *conn;
+    struct ct_conn *conn;         /* NULL: one of this process, server_local_uv.c */
     uint64_t link;                /* in the service of a server without a replica */
     struct ct_holder_conn holder; /* of one with */
     bool joined;                  /* a node's */
@@ -91,8 +92,19 @@ void ct_server_arm(struct ct_rdzv_server *server);
 /* A node has joined over this connection: it may send large messages. */
 void ct_server_admit(struct ct_server_peer *peer);
 
+/* A peer whose server and connection are set is there: its link is opened. False: there are too
+ * many. Then what it says, and its end, after which it may be freed. */
+bool ct_server_add_peer(struct ct_server_peer *peer);
+void ct_server_message(struct ct_server_peer *peer, const struct ct_message *message);
+void ct_server_drop_peer(struct ct_server_peer *peer, bool silent);
+
 /* A handle of the server is closed: the last one ends it. */
 void ct_server_handle_closed(struct ct_rdzv_server *server);
+
+/* ---- server_local_uv.c: of ct_service_io, for a peer without a connection ---- */
+
+void ct_server_local_send(struct ct_server_peer *peer, const struct ct_message *message);
+void ct_server_local_close(struct ct_server_peer *peer, int code, const char *sentence);
 
 /* ---- server_journal_uv.c ---- */
 

@@ -107,6 +107,10 @@ static void io_send(void *context, void *peer, const struct ct_message *message)
     struct ct_error err = {0};
     if (server->fenced.code != 0)
         return; /* another daemon speaks for the jobs now */
+    if (to->conn == NULL) {
+        ct_server_local_send(peer, message);
+        return;
+    }
     int rc = ct_conn_send(to->conn, message, &err);
     if (rc == 0 || rc == CT_ECLOSED)
         return;
@@ -119,6 +123,10 @@ static void io_close(void *context, void *peer, int code, const char *sentence)
     struct ct_rdzv_server *server = context;
     const struct ct_server_peer *to = peer;
     struct ct_error why = {0};
+    if (to->conn == NULL) {
+        ct_server_local_close(peer, code, sentence);
+        return;
+    }
     ct_error_set(&why, code, "%s: %s", ct_conn_peer(to->conn), sentence);
     log_event(server, CT_LOG_WARN, "link_closed", (uint64_t)code, &why);
     ct_conn_close(to->conn, code, sentence);
@@ -127,7 +135,8 @@ static void io_close(void *context, void *peer, int code, const char *sentence)
 static bool io_is_for(void *context, void *peer, const char *job)
 {
     (void)context;
-    return ct_conn_is_for(((const struct ct_server_peer *)peer)->conn, job);
+    const struct ct_conn *conn = ((const struct ct_server_peer *)peer)->conn;
+    return conn == NULL || ct_conn_is_for(conn, job);
 }
 
 static void io_announce(void *context, const char *job, const char *sentence)
@@ -180,26 +189,33 @@ static void refuse_connection(struct ct_rdzv_server *server, struct ct_conn *con
     ct_conn_close(conn, CT_ELIMIT, text);
 }
 
+bool ct_server_add_peer(struct ct_server_peer *peer)
+{
+    struct ct_rdzv_server *server = peer->server;
+    if (server->replica == NULL)
+        peer->link = ct_service_open(server->service, peer);
+    if (server->replica == NULL ? peer->link == 0
+                                : !ct_holder_opened(&server->replica->holder,
+                                                    ct_server_now_ms(server), &peer->holder, peer))
+        return false;
+    peer->next = server->peers;
+    if (server->peers != NULL)
+        server->peers->prev = peer;
+    server->peers = peer;
+    return true;
+}
+
 static void on_open(struct ct_conn *conn)
 {
     struct ct_rdzv_server *server = ct_conn_user(conn);
     struct ct_server_peer *peer = calloc(1, sizeof(*peer));
-    if (peer != NULL) {
-        *peer = (struct ct_server_peer){.server = server, .next = server->peers, .conn = conn};
-        if (server->replica == NULL)
-            peer->link = ct_service_open(server->service, peer);
-    }
-    if (peer == NULL || (server->replica == NULL
-                             ? peer->link == 0
-                             : !ct_holder_opened(&server->replica->holder, ct_server_now_ms(server),
-                                                 &peer->holder, peer))) {
+    if (peer != NULL)
+        *peer = (struct ct_server_peer){.server = server, .conn = conn};
+    if (peer == NULL || !ct_server_add_peer(peer)) {
         free(peer);
         refuse_connection(server, conn);
         return;
     }
-    if (server->peers != NULL)
-        server->peers->prev = peer;
-    server->peers = peer;
     ct_conn_set_user(conn, peer);
 }
 
@@ -209,11 +225,8 @@ void ct_server_admit(struct ct_server_peer *peer)
     ct_conn_set_frame_limit(peer->conn, CT_WIRE_VALUE);
 }
 
-static void on_message(struct ct_conn *conn, const struct ct_message *message)
+void ct_server_message(struct ct_server_peer *peer, const struct ct_message *message)
 {
-    struct ct_server_peer *peer = peer_of(conn);
-    if (peer == NULL)
-        return;
     struct ct_rdzv_server *server = peer->server;
     if (server->replica != NULL) {
         ct_holder_message(&server->replica->holder, ct_server_now_ms(server), &peer->holder,
@@ -224,6 +237,12 @@ static void on_message(struct ct_conn *conn, const struct ct_message *message)
             ct_server_admit(peer);
     }
     ct_server_arm(server);
+}
+
+static void on_message(struct ct_conn *conn, const struct ct_message *message)
+{
+    if (peer_of(conn) != NULL)
+        ct_server_message(peer_of(conn), message);
 }
 
 static void free_when_done(struct ct_rdzv_server *server)
@@ -240,13 +259,8 @@ static void free_when_done(struct ct_rdzv_server *server)
         stopped(context);
 }
 
-static void on_close(struct ct_conn *conn, const struct ct_error *why)
+void ct_server_drop_peer(struct ct_server_peer *peer, bool silent)
 {
-    struct ct_server_peer *peer = peer_of(conn);
-    if (peer == NULL)
-        return;
-    bool silent = why->code == CT_ETIMEOUT || why->code == UV_ETIMEDOUT ||
-                  why->code == UV_EHOSTUNREACH || why->code == UV_ENETUNREACH;
     struct ct_rdzv_server *server = peer->server;
     if (peer->prev != NULL)
         peer->prev->next = peer->next;
@@ -258,8 +272,19 @@ static void on_close(struct ct_conn *conn, const struct ct_error *why)
         ct_holder_closed(&server->replica->holder, ct_server_now_ms(server), &peer->holder, silent);
     else
         ct_service_closed(server->service, ct_server_now_ms(server), peer->link, silent);
-    free(peer);
     ct_server_arm(server);
+}
+
+static void on_close(struct ct_conn *conn, const struct ct_error *why)
+{
+    struct ct_server_peer *peer = peer_of(conn);
+    if (peer == NULL)
+        return;
+    bool silent = why->code == CT_ETIMEOUT || why->code == UV_ETIMEDOUT ||
+                  why->code == UV_EHOSTUNREACH || why->code == UV_ENETUNREACH;
+    struct ct_rdzv_server *server = peer->server;
+    ct_server_drop_peer(peer, silent);
+    free(peer);
     free_when_done(server);
 }
 
@@ -455,6 +480,10 @@ void ct_rdzv_server_stop(struct ct_rdzv_server *server, void (*stopped)(void *co
         ct_listener_stop(server->listeners[i]);
     for (struct ct_server_peer *peer = server->peers, *next; peer != NULL; peer = next) {
         next = peer->next;
+        if (peer->conn == NULL) {
+            ct_server_local_close(peer, CT_ECLOSED, "the rendezvous stops");
+            continue;
+        }
         if (!peer->joined) /* an operator, who may have stopped reading */
             ct_conn_set_flush_ms(peer->conn, OPERATOR_FLUSH_MS);
         ct_conn_close(peer->conn, CT_ECLOSED, "the rendezvous stops");
@@ -497,6 +526,11 @@ void ct_rdzv_server_describe(const struct ct_rdzv_server *server, struct ct_buf 
         ct_service_describe(service, out);
     else if (server->replica != NULL)
         ct_holder_describe(&server->replica->holder, out);
+}
+
+const char *ct_rdzv_server_key_file(const struct ct_rdzv_server *server)
+{
+    return server->key_file[0] != '\0' ? server->key_file : NULL;
 }
 
 const struct ct_service *ct_rdzv_server_service(const struct ct_rdzv_server *server)

@@ -111,6 +111,18 @@ size_t ct_rdzv_server_links(const struct ct_rdzv_server *server);
 /* Append one line of text a job; of one that does not lead, who does. */
 void ct_rdzv_server_describe(const struct ct_rdzv_server *server, struct ct_buf *out);
 
+/* Carry out an operator's order for a job, as one who has the key of the server: `on_answer` is
+ * called once, with 0 and the answer or a code and its sentence, from here or later, at the latest
+ * when the server stops. 0; otherwise it is not called: CT_ELIMIT when all links are taken,
+ * CT_ENOMEM, CT_ECLOSED for a server that stops. */
+int ct_rdzv_server_order(struct ct_rdzv_server *server, const char *job,
+                         const struct ct_msg_admin *order,
+                         void (*on_answer)(void *context, int code, const char *text, size_t size),
+                         void *context);
+
+/* Return the path of the key file; NULL: it has none. */
+const char *ct_rdzv_server_key_file(const struct ct_rdzv_server *server);
+
 /* Return the service, for those who show it; NULL: this server does not lead now. */
 const struct ct_service *ct_rdzv_server_service(const struct ct_rdzv_server *server);
 

@@ -420,6 +420,8 @@ void ct_admin_describe_json(const struct ct_service_job *job, uint64_t now_ms, s
     if (published->generation > 0) {
         put_number(out, "published_step", (double)published->step);
         put_number(out, "published_generation", (double)published->generation);
+        if (job->history->published_step == published->step && job->history->published_bytes > 0)
+            put_number(out, "published_bytes", (double)job->history->published_bytes);
     }
     put_key(out, "journal", trouble_of(job)[0] != '\0' ? trouble_of(job) : "in order");
     put_waits_json(job, now_ms, out);

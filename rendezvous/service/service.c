@@ -507,6 +507,8 @@ static void on_member_message(struct ct_service *service, uint64_t now_ms,
         event.generation = message->publish.generation;
         event.step = message->publish.step;
         event.digest = message->publish.digest;
+        link->job->asked_step = message->publish.step;
+        link->job->asked_bytes = message->publish.bytes;
         break;
     case CT_MSG_LEAVE:
         event.kind = CT_RDZV_ON_LEAVE;

@@ -136,6 +136,16 @@ static double value_checkpoint_step(const struct source *of)
     return (double)ct_rdzv_published(of->job->core)->step;
 }
 
+static double value_checkpoint_bytes(const struct source *of)
+{
+    return (double)of->history->published_bytes;
+}
+
+static double value_checkpoint_bytes_total(const struct source *of)
+{
+    return (double)of->history->all_bytes;
+}
+
 static double value_checkpoint_wait_seconds(const struct source *of)
 {
     return of->history->times.saving_s;

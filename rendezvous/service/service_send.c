@@ -323,6 +323,8 @@ static void carry_out(struct ct_service_job *job, uint64_t now_ms,
         send_to(job, action->link, &message);
         break;
     case CT_RDZV_DO_PUBLISHED:
+        if (action->code == 0 && action->step == job->asked_step)
+            ct_history_published(job->history, action->step, job->asked_bytes);
         message.type = CT_MSG_PUBLISHED;
         message.published = (struct ct_msg_published){.generation = action->generation,
                                                       .step = action->step,

@@ -66,10 +66,11 @@ struct ct_service_job {
     uint32_t followers;        /* of those, nodes that ask to be told of its events */
     uint64_t told, told_count; /* number of the last that one was told, how many came before */
     struct ct_id told_to;      /* which that was */
-    struct ct_msg_progress progress; /* the newest */
-    uint64_t progress_ms;            /* when it came */
-    double elapsed_s;                /* how long the job had run then */
-    uint64_t waiting_ms;             /* when `waiting` was written */
+    struct ct_msg_progress progress;  /* the newest */
+    uint64_t progress_ms;             /* when it came */
+    double elapsed_s;                 /* how long the job had run then */
+    uint64_t asked_step, asked_bytes; /* the last checkpoint that a node wants on record */
+    uint64_t waiting_ms;              /* when `waiting` was written */
     enum ct_rdzv_phase waiting_phase;
     char waiting[1000];
     uint64_t waits_generation; /* of the round whose store of PyTorch `waits` speaks of */

@@ -126,6 +126,7 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "job_begin_step": (c_int, (c_void_p, POINTER(Step), _ERROR)),
     "job_abandon_step": (None, (c_void_p,)),
     "job_publish": (c_int, (c_void_p, c_uint64, c_uint64)),
+    "job_publish_sized": (c_int, (c_void_p, c_uint64, c_uint64, c_uint64)),
     "job_published": (c_int, (c_void_p, c_int, _ERROR)),
     "store_set": (c_int, (c_void_p, c_char_p, c_char_p, c_size_t)),
     "store_get": (c_int, (c_void_p, c_char_p, c_void_p, POINTER(c_size_t), c_uint64)),

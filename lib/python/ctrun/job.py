@@ -261,9 +261,9 @@ class Job:
 
     # ---- publishing ----------------------------------------------------------------------------
 
-    def publish(self, step: int, digest: int = 0) -> None:
-        """Ask the rendezvous to record that the result of `step` counts; returns at once."""
-        _abi.check(_abi.job_publish(self.handle, step, digest))
+    def publish(self, step: int, digest: int = 0, nbytes: int = 0) -> None:
+        """Ask the rendezvous to record that the result of `step`, of `nbytes` on disk, counts; returns at once."""
+        _abi.check(_abi.job_publish_sized(self.handle, step, digest, nbytes))
 
     def published(self, timeout: float = 0.0) -> bool:
         """Whether it has. FencedError: refused, for the round is over and a newer one may have gone on."""

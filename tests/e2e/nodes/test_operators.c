@@ -494,6 +494,7 @@ Test(operators, a_job_shows_what_happened_to_it_and_where_its_time_went)
     proc_start(&job, argv, NULL);
     cr_assert_not_null(proc_wait_text(&job, "the status page is at ", 20));
     wait_page("/metrics", "ctrun_running{job_id=\"seen\"} 1");
+    wait_page("/metrics", "ctrun_checkpoint_bytes{job_id=\"seen\"} 58800"); /* of all its files */
     wait_page("/metrics", "ctrun_rank_memory_bytes{job_id=\"seen\",rank=\"1\"} ");
     cr_assert_eq(e2e_workers(&job, workers, 2), 2);
     cr_assert_eq(kill(workers[1], SIGKILL), 0);

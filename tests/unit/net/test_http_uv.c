@@ -15,6 +15,7 @@
 
 static struct ct_http_server *server;
 static char text[4096];
+static uint64_t asked; /* number of the request whose answer is to come later */
 
 static void answer(void *user, const struct ct_http_request *request, struct ct_http_answer *out)
 {
@@ -33,6 +34,16 @@ static void answer(void *user, const struct ct_http_request *request, struct ct_
     } else if (strcmp(path, "/events") == 0) {
         out->stream = true;
         ct_buf_printf(&out->body, "data: after %llu\n\n", (unsigned long long)request->last_event);
+    } else if (strcmp(path, "/orders") == 0 && request->body != NULL) {
+        ct_buf_append(&out->body, request->body, request->body_size);
+    } else if (strcmp(path, "/later") == 0) {
+        out->later = true;
+        asked = request->number;
+    } else if (strcmp(path, "/at_once") == 0) {
+        struct ct_http_answer answer = ct_http_answer_new(409);
+
+        out->later = true;
+        ct_http_answer_later(server, request->number, &answer);
     } else {
         out->status = 404;
     }
@@ -41,8 +52,11 @@ static void answer(void *user, const struct ct_http_request *request, struct ct_
 static void start(uint32_t request_ms, uint32_t connections)
 {
     const struct ct_endpoint endpoint = {.host = "127.0.0.1"};
-    const struct ct_http_options options = {
-        .handler = answer, .user = &net, .request_ms = request_ms, .connections = connections};
+    const struct ct_http_options options = {.handler = answer,
+                                            .user = &net,
+                                            .request_ms = request_ms,
+                                            .connections = connections,
+                                            .may_post = true};
     struct ct_error err = {0};
 
     net_set_up();
@@ -160,7 +174,8 @@ Test(http, what_breaks_the_rules_gets_its_status)
         const char *request;
         int status;
     } rows[] = {
-        {"GET /nothing HTTP/1.1\r\n\r\n", 404},     {"POST /metrics HTTP/1.1\r\n\r\n", 405},
+        {"GET /nothing HTTP/1.1\r\n\r\n", 404},     {"PUT /metrics HTTP/1.1\r\n\r\n", 405},
+        {"POST /orders HTTP/1.1\r\n\r\n", 411},     {"GET /at_once HTTP/1.1\r\n\r\n", 409},
         {"GET metrics HTTP/1.1\r\n\r\n", 400},      {"GET /metrics\r\n\r\n", 400},
         {"GET /metrics SPDY/1\r\n\r\n", 400},       {"\r\n\r\n", 400},
         {"GET\r\n /metrics HTTP/1.1\r\n\r\n", 400}, {"GET /large HTTP/1.1\r\n\r\n", 500},
@@ -171,6 +186,76 @@ Test(http, what_breaks_the_rules_gets_its_status)
         cr_assert_eq(sscanf(ask(rows[i].request), "HTTP/1.1 %d ", &status), 1);
         cr_assert_eq(status, rows[i].status, "%s", rows[i].request);
     }
+}
+
+Test(http, a_post_has_its_body_whole_and_no_more_than_there_is_room_for)
+{
+    static const struct {
+        const char *fields;
+        int status;
+    } rows[] = {
+        {"Content-Length: 5", 200},
+        {"content-length:0", 200},
+        {"Content-Length: five", 400},
+        {"Content-Length: -1", 400},
+        {"Content-Length: 8180", 413},
+        {"Content-Length: 18446744073709551617", 413},
+        {"X: 1\r\n\r\nContent-Length: 1", 411}, /* that is the body, of a POST without */
+    };
+
+    for (size_t i = 0; i < CT_COUNT(rows); i++) {
+        char request[256];
+        int status = 0, head = snprintf(request, sizeof request,
+                                        "POST /orders HTTP/1.1\r\n%s\r\n\r\n", rows[i].fields);
+        int fd = dial();
+
+        memcpy(request + head, "a\nb\0c", 5);
+        size_t size = (size_t)head + (i == 0 ? 5 : 0);
+        cr_assert_eq(write(fd, request, size), (ssize_t)size);
+        net_raw_read_all(fd, text, sizeof text);
+        close(fd);
+        cr_assert_eq(sscanf(text, "HTTP/1.1 %d ", &status), 1);
+        cr_assert_eq(status, rows[i].status, "%s: %s", rows[i].fields, text);
+    }
+}
+
+Test(http, a_body_in_pieces_is_put_together)
+{
+    static const char request[] = "POST /orders HTTP/1.1\r\nContent-Length: 6\r\n\r\nuncork";
+    int fd = dial();
+
+    for (size_t i = 0; i < strlen(request); i++) {
+        cr_assert_eq(write(fd, request + i, 1), 1);
+        uv_run(&net.loop, UV_RUN_NOWAIT);
+    }
+    net_raw_read_all(fd, text, sizeof(text));
+    close(fd);
+    cr_assert_not_null(strstr(text, "\r\n\r\nuncork"), "%s", text);
+}
+
+Test(http, an_answer_may_come_later_and_is_not_waited_for_for_ever)
+{
+    static const char request[] = "GET /later HTTP/1.1\r\n\r\n";
+    struct ct_http_answer answer = ct_http_answer_new(200);
+    int fd = dial();
+
+    cr_assert_eq(write(fd, request, strlen(request)), (ssize_t)strlen(request));
+    while (asked == 0)
+        uv_run(&net.loop, UV_RUN_ONCE);
+    ct_buf_puts(&answer.body, "done");
+    ct_http_answer_later(server, asked, &answer);
+    net_raw_read_all(fd, text, sizeof(text));
+    close(fd);
+    cr_assert_not_null(strstr(text, "\r\n\r\ndone"), "%s", text);
+    answer = ct_http_answer_new(200);
+    ct_http_answer_later(server, asked, &answer); /* a second one is dropped */
+}
+
+Test(http, an_answer_that_does_not_come_is_504)
+{
+    tear_down();
+    start(50, 0);
+    cr_assert_not_null(strstr(ask("GET /later HTTP/1.1\r\n\r\n"), "HTTP/1.1 504 "), "%s", text);
 }
 
 Test(http, a_request_in_pieces_is_put_together)

@@ -63,6 +63,16 @@ Test(job_history, checkpoints_do_not_drive_out_what_matters, .init = set_up, .fi
     cr_assert_eq(history->counts[CT_ANNOUNCE_CHECKPOINT], 1000);
 }
 
+Test(job_history, the_bytes_of_a_checkpoint_count_once, .init = set_up, .fini = tear_down)
+{
+    ct_history_published(history, 10, 100);
+    ct_history_published(history, 10, 100); /* its answer was lost, and comes again */
+    ct_history_published(history, 20, 40);
+    cr_assert_eq(history->published_step, 20);
+    cr_assert_eq(history->published_bytes, 40);
+    cr_assert_eq(history->all_bytes, 140);
+}
+
 static struct ct_history_event told(uint64_t ms, uint64_t step, double loss)
 {
     const struct ct_msg_progress progress = {.step = step, .loss = loss, .samples_per_s = 9};

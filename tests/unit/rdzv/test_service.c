@@ -202,11 +202,11 @@ Test(service, two_versions_part_with_a_sentence)
     struct peer *peer = open_peer(&b, 0);
     hello(&b, peer, "j", CT_WIRE_PROTOCOL + 1);
     cr_assert_eq(peer->refused, CT_EPROTOCOL);
-    cr_assert_not_null(strstr(peer->text, "is newer than this rendezvous (protocol 12, here 11)"),
+    cr_assert_not_null(strstr(peer->text, "is newer than this rendezvous (protocol 13, here 12)"),
                        "%s", peer->text);
     peer = open_peer(&b, 1);
     hello(&b, peer, "j", CT_WIRE_PROTOCOL - 1);
-    cr_assert_not_null(strstr(peer->text, "is older than this rendezvous (protocol 10, here 11): "
+    cr_assert_not_null(strstr(peer->text, "is older than this rendezvous (protocol 11, here 12): "
                                           "install the same version"),
                        "%s", peer->text);
     ct_service_free(b.service);

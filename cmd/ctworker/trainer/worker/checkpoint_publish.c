@@ -49,7 +49,8 @@ static void send_request(struct ct_worker *worker)
     struct ct_publication *publication = &worker->publication;
 
     publication->asked = true;
-    (void)ct_job_publish(worker->job, publication->step, publication->digest);
+    (void)ct_job_publish_sized(worker->job, publication->step, publication->digest,
+                               publication->bytes);
 }
 
 /* The answer is there: let readers see it, or forget it. */
@@ -145,6 +146,7 @@ static int end_saving(struct ct_worker *worker, struct ct_error *err)
     struct ct_error why = {0};
 
     ct_job_at(worker->job, CT_AT_CHECKPOINT, worker->step);
+    next.bytes = ct_saving_bytes(&worker->saving);
     int code = ct_saving_end(worker, &next.digest, &why);
     advance(worker); /* the last moment of the one before, if it is still on its way */
     if (code == 0)

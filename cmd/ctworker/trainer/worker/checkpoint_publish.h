@@ -26,6 +26,7 @@ struct ct_publication {
     bool asked;
     uint64_t step;
     uint64_t digest;
+    uint64_t bytes;      /* of its files */
     uint64_t generation; /* of the round that wrote it */
     struct ct_best best; /* evaluation, when it was written */
 };

@@ -197,6 +197,15 @@ static int gather_results(struct ct_worker *worker, struct ct_error *err)
     return ct_group_explain(worker->group, code, err);
 }
 
+uint64_t ct_saving_bytes(const struct ct_saving *saving)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < saving->places.count; i++)
+        bytes += saving->places.size[i];
+    return bytes;
+}
+
 int ct_saving_end(struct ct_worker *worker, uint64_t *ret_digest, struct ct_error *err)
 {
     struct ct_saving *saving = &worker->saving;

@@ -64,6 +64,9 @@ int ct_saving_start(struct ct_worker *worker, const struct ct_ckpt_save *save, b
 /* Return whether this rank has written all of its bytes. */
 bool ct_saving_is_written(const struct ct_saving *saving);
 
+/* Return the bytes of all tensors' files of the active one. */
+uint64_t ct_saving_bytes(const struct ct_saving *saving);
+
 /* Wait for the writers; then rank 0 has a checkpoint that readers do not see yet, and its digest.
  * Fails as ct_saving_start. */
 int ct_saving_end(struct ct_worker *worker, uint64_t *ret_digest, struct ct_error *err);

@@ -58,8 +58,9 @@ class Checkpoints:
             torch.save({"step": step, "state": self._state.state_dict()}, file)
             file.flush()
             os.fsync(file.fileno())
+            size = file.tell()
         os.replace(path + ".new", path)
-        self._job.publish(step)
+        self._job.publish(step, nbytes=size)
         self._asked = step
 
     def conclude(self, seconds: float) -> None:
