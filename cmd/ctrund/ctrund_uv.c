@@ -4,6 +4,7 @@
  *                                                    SIGHUP: read the key file again
  *
  * The service manager that started it, if one did, is told of each of these (notify_uv.h). */
+#include "audit_file.h"
 #include "daemon_options.h"
 #include "notify_uv.h"
 
@@ -45,6 +46,7 @@ struct daemon {
     struct ct_log log;
     struct ct_log_writer *writer; /* NULL: the log is written where it arises */
     int stderr_fd;
+    struct audit_file audit;
     const char *key_file; /* NULL: none */
     struct ct_arena arena;
     struct ct_error fenced; /* a newer daemon has taken over */
@@ -106,6 +108,10 @@ static void on_reload(uv_signal_t *handle, int number)
     struct ct_error err = {0};
     (void)number;
     notify_reloading(&daemon->notify);
+    if (audit_file_reopen(&daemon->audit, &err) != 0)
+        ct_log_event(&daemon->log, CT_LOG_ERROR, "audit", "SIGHUP: the file of before is kept: %s",
+                     err.text);
+    err = (struct ct_error){0};
     if (daemon->key_file == NULL)
         ct_log_event(&daemon->log, CT_LOG_INFO, "reload", "SIGHUP: there is no key file to read");
     else if (ct_rdzv_server_reload(daemon->server, &err) == 0)
@@ -262,6 +268,7 @@ static int start(struct daemon *daemon, const struct ct_ctrund_options *options,
         .links_max = connections_allowed(),
         .takeover = options->takeover != NULL && strcmp(options->takeover, "yes") == 0,
         .log = &daemon->log,
+        .audit = options->audit != NULL ? &daemon->audit.log : NULL,
         .on_fenced = on_fenced,
         .on_event = daemon->hooks != NULL ? on_event : NULL,
         .user = daemon,
@@ -399,11 +406,15 @@ int main(int argc, char **argv)
         rc = init_log(&daemon, &options, &err);
     if (rc == 0) {
         daemon.writer = ct_log_writer_new(&daemon.log, daemon.stderr_fd);
-        rc = serve(&daemon, &options, &err);
+        if (options.audit != NULL)
+            rc = audit_file_open(&daemon.audit, options.audit, &err);
+        if (rc == 0)
+            rc = serve(&daemon, &options, &err);
     }
     if (rc != 0)
         complain(&daemon, &options, &err);
     ct_log_writer_free(daemon.writer, GOODBYE_MS);
+    audit_file_close(&daemon.audit, GOODBYE_MS);
     ct_arena_deinit(&daemon.arena);
     ct_ctrund_options_deinit(&options);
     return ct_exit_status(rc);

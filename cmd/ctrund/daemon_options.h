@@ -29,6 +29,7 @@ struct ct_ctrund_options {
     const char *status_tls, *status_token;
     const char *on_event;
     const char *on_event_kinds;
+    const char *audit;
     const char *log_level;
     const char *log_format;
     bool help;

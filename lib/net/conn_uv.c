@@ -480,6 +480,21 @@ const char *ct_conn_peer(const struct ct_conn *conn)
     return conn->peer;
 }
 
+const char *ct_conn_key_tag(const struct ct_conn *conn)
+{
+    return conn->tls != NULL ? ct_tls_key_tag(conn->tls) : NULL;
+}
+
+bool ct_conn_user_of_peer(const struct ct_conn *conn, unsigned *ret_uid)
+{
+    int fd;
+
+    if (conn->uid >= 0)
+        *ret_uid = (unsigned)conn->uid;
+    return conn->uid >= 0 ||
+           (uv_fileno(&conn->io.handle, &fd) == 0 && ct_address_find_peer_user(fd, ret_uid) == 0);
+}
+
 bool ct_conn_is_for(const struct ct_conn *conn, const char *job)
 {
     return conn->tls == NULL || ct_tls_is_for(conn->tls, job);

@@ -102,6 +102,12 @@ void ct_conn_set_user(struct ct_conn *conn, void *user);
  * connection. */
 const char *ct_conn_peer(const struct ct_conn *conn);
 
+/* Return the tag of the key that it has proved; NULL: none, in clear. Likewise. */
+const char *ct_conn_key_tag(const struct ct_conn *conn);
+
+/* Find the user that the peer runs as, of a peer on this machine. False: not known. */
+bool ct_conn_user_of_peer(const struct ct_conn *conn, unsigned *ret_uid);
+
 /* Return whether this peer may act for `job`: with a key, if it has proved the key of that job; in
  * clear, always. */
 bool ct_conn_is_for(const struct ct_conn *conn, const char *job);

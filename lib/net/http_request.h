@@ -14,7 +14,8 @@ struct ct_http_request {
     uint64_t last_event; /* Last-Event-ID, of a stream that is opened again; 0: none */
     const char *body;    /* of a POST, not terminated; NULL: a GET */
     size_t body_size;
-    uint64_t number; /* of this request, for ct_http_answer_later */
+    uint64_t number;  /* of this request, for ct_http_answer_later */
+    const char *peer; /* whose it is: an address, or "unix" */
 };
 
 struct ct_http_rules {

@@ -37,6 +37,7 @@ struct client {
     struct client *next, **link;
     char request[REQUEST_BYTES + 1];
     size_t size;
+    char peer[CT_ADDRESS_TEXT];
     uint64_t number; /* of its request; 0: not read yet */
     bool answered;   /* the answer is being written, or made */
     bool waits;      /* it is being made: ct_http_answer_later */
@@ -334,11 +335,14 @@ static void handle(struct client *client)
 
     if (status == 0)
         return; /* the rest of its body is to come */
+    if (status == 401 && server->options.on_refused != NULL)
+        server->options.on_refused(server->options.user, client->peer);
     if (status != 200) {
         respond_error(client, status);
         return;
     }
     struct ct_http_answer answer = ct_http_answer_new(200);
+    request.peer = client->peer;
     request.number = client->number = ++server->requests;
     client->answered = client->waits = true;
     server->options.handler(server->options.user, &request, &answer);
@@ -435,6 +439,17 @@ static void init_stream(struct ct_http_server *server, union stream *io, void *d
     io->handle.data = data;
 }
 
+static void name_peer(struct client *client)
+{
+    struct sockaddr_storage address;
+    int size = sizeof address;
+
+    if (client->server->endpoint.is_unix)
+        (void)ct_str_copy(client->peer, sizeof client->peer, "unix");
+    else if (uv_tcp_getpeername(&client->io.tcp, (struct sockaddr *)&address, &size) == 0)
+        (void)ct_address_print((const struct sockaddr *)&address, client->peer);
+}
+
 /* A peer on AF_UNIX must be of this user. */
 static bool may_ask(struct client *client)
 {
@@ -494,6 +509,7 @@ static void on_connection(uv_stream_t *stream, int status)
         end_client(client);
         return;
     }
+    name_peer(client);
     uv_timer_start(&client->timer, on_timer, server->options.request_ms, 0);
     if (server->count > server->options.connections)
         respond_error(client, 503); /* not with TLS: it would be no answer */

@@ -44,9 +44,10 @@ typedef void (*ct_http_handler)(void *user, const struct ct_http_request *reques
 struct ct_http_options {
     ct_http_handler handler;
     void *user;
-    uint32_t request_ms;              /* for a request, and again for its answer; default 5000 */
-    uint32_t connections;             /* at once; default 32 */
-    bool may_post;                    /* a request may have a body */
+    uint32_t request_ms;  /* for a request, and again for its answer; default 5000 */
+    uint32_t connections; /* at once; default 32 */
+    bool may_post;        /* a request may have a body */
+    void (*on_refused)(void *user, const char *peer); /* who lacks the token; may be NULL */
     struct ct_web_identity *identity; /* NULL: loopback and AF_UNIX only. Owned, also on failure */
 };
 

@@ -398,6 +398,11 @@ bool ct_tls_is_bound(const struct ct_tls *tls, uint64_t *ret_hello)
     return true;
 }
 
+const char *ct_tls_key_tag(const struct ct_tls *tls)
+{
+    return tls->key_tag;
+}
+
 bool ct_tls_is_for(const struct ct_tls *tls, const char *job)
 {
     char tag[CT_TLS_TAG];

@@ -72,6 +72,9 @@ bool ct_tls_ready(const struct ct_tls *tls);
  * the client's random number, which the MAC covers: a copy has the same. */
 bool ct_tls_is_bound(const struct ct_tls *tls, uint64_t *ret_hello);
 
+/* Return the tag of the key that both ends have proved, once ct_tls_ready. */
+const char *ct_tls_key_tag(const struct ct_tls *tls);
+
 /* Return whether the peer may act for `job`; on a server, for the job whose key it proved. */
 bool ct_tls_is_for(const struct ct_tls *tls, const char *job);
 

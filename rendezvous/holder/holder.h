@@ -46,9 +46,10 @@ struct ct_holder_io {
     void (*close)(void *context, void *peer, int code, const char *sentence);
     bool (*is_for)(void *context, void *peer, const char *job);
     void (*announce)(void *context, const char *job, const char *sentence);
-    void (*noted)(void *context, const struct ct_service_event *event); /* may be NULL */
-    uint64_t (*wall_ms)(void *context);                                 /* may be NULL */
-    void (*trace)(void *context, const char *job, const char *line);    /* may be NULL */
+    void (*noted)(void *context, const struct ct_service_event *event);           /* may be NULL */
+    void (*audit)(void *context, void *peer, const struct ct_service_deed *deed); /* may be NULL */
+    uint64_t (*wall_ms)(void *context);                                           /* may be NULL */
+    void (*trace)(void *context, const char *job, const char *line);              /* may be NULL */
 
     /* As close, of a node that must go elsewhere or of a stranger: not worth a warning. */
     void (*turn_away)(void *context, void *peer, int code, const char *sentence);

@@ -269,6 +269,13 @@ static void io_noted(void *context, const struct ct_service_event *event)
     holder->io.noted(holder->io.context, event);
 }
 
+static void io_audit(void *context, void *peer, const struct ct_service_deed *deed)
+{
+    const struct ct_holder *holder = context;
+
+    holder->io.audit(holder->io.context, peer, deed);
+}
+
 static uint64_t io_wall_ms(void *context)
 {
     const struct ct_holder *holder = context;
@@ -414,6 +421,7 @@ void holder_connect_parts(struct ct_holder *holder)
                                .succeed = holder->peers == NULL ? io_succeed : NULL,
                                .announce = io_announce,
                                .noted = holder->io.noted != NULL ? io_noted : NULL,
+                               .audit = holder->io.audit != NULL ? io_audit : NULL,
                                .wall_ms = holder->io.wall_ms != NULL ? io_wall_ms : NULL,
                                .trace = holder->io.trace != NULL ? io_trace : NULL};
 }

@@ -87,6 +87,22 @@ static void on_ordered(void *context, int code, const char *text, size_t size)
     free_when_done(page);
 }
 
+/* An order, or who asks without the token. */
+static void audit_refusal(const struct ct_page_server *page, const char *peer, const char *deed,
+                          const struct ct_error *why)
+{
+    ct_rdzv_server_audit(page->server, peer,
+                         &(struct ct_service_deed){
+                             .deed = deed, .role = "page", .code = why->code, .text = why->text});
+}
+
+static void on_stranger(void *user, const char *peer)
+{
+    const struct ct_error why = {.code = CT_EAUTH, .text = "asks without the page's token"};
+
+    audit_refusal(user, peer, "page", &why);
+}
+
 static int read_order(struct ct_page_server *page, const struct ct_http_request *request,
                       struct ct_page_order *ret_order, struct ct_error *err)
 {
@@ -101,7 +117,7 @@ static int read_order(struct ct_page_server *page, const struct ct_http_request 
     return code;
 }
 
-static int carry_out(struct ct_page_server *page, uint64_t request,
+static int carry_out(struct ct_page_server *page, const struct ct_http_request *request,
                      const struct ct_page_order *order)
 {
     struct order_at_work *at_work = malloc(sizeof *at_work);
@@ -110,15 +126,17 @@ static int carry_out(struct ct_page_server *page, uint64_t request,
 
     if (at_work == NULL)
         return code;
-    *at_work = (struct order_at_work){.page = page, .request = request};
+    *at_work = (struct order_at_work){.page = page, .request = request->number};
     (void)snprintf(author, sizeof author, "%s (on the page)", order->author);
     page->orders_at_work++;
-    code = ct_rdzv_server_order(page->server, order->job,
-                                &(struct ct_msg_admin){.verb = (uint8_t)order->verb,
-                                                       .host = order->host,
-                                                       .author = author,
-                                                       .reason = order->reason},
-                                on_ordered, at_work);
+    const struct ct_msg_admin admin = {.verb = (uint8_t)order->verb,
+                                       .host = order->host,
+                                       .author = author,
+                                       .reason = order->reason};
+    code = ct_rdzv_server_order(
+        page->server,
+        &(struct ct_rdzv_order_of){.job = order->job, .peer = request->peer, .admin = &admin},
+        on_ordered, at_work);
     if (code != 0) {
         page->orders_at_work--;
         free(at_work);
@@ -133,9 +151,11 @@ static void take_order(struct ct_page_server *page, const struct ct_http_request
     struct ct_error err = {.text = "the order cannot be carried out now: give it again"};
     int code = read_order(page, request, &order, &err);
 
+    if (code != 0)
+        audit_refusal(page, request->peer, "order", &err);
     out->later = code == 0; /* its answer may come before this returns */
     if (code == 0)
-        code = carry_out(page, request->number, &order);
+        code = carry_out(page, request, &order);
     if (code == 0)
         return;
     out->later = false;
@@ -220,8 +240,10 @@ int ct_page_start(uv_loop_t *loop, const struct ct_page_where *where, struct ct_
                   struct ct_page_server **ret_page, struct ct_error *err)
 {
     struct ct_page_server *page = calloc(1, sizeof *page);
-    struct ct_http_options options = {
-        .handler = answer, .user = page, .may_post = ct_rdzv_server_key_file(server) != NULL};
+    struct ct_http_options options = {.handler = answer,
+                                      .user = page,
+                                      .on_refused = on_stranger,
+                                      .may_post = ct_rdzv_server_key_file(server) != NULL};
     unsigned char random[16];
     struct ct_endpoint endpoint;
 

@@ -3,6 +3,8 @@
  * when it answers. */
 #include "rendezvous/server/server_state_uv.h"
 
+#include "base/str.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +16,7 @@ struct ct_server_local {
     uv_timer_t timer;
     void (*on_answer)(void *context, int code, const char *text, size_t size); /* NULL: told */
     void *context;
+    char origin[CT_ENDPOINT_TEXT]; /* whose order it is */
 };
 
 static void on_timer(uv_timer_t *timer);
@@ -45,6 +48,11 @@ void ct_server_local_send(struct ct_server_peer *peer, const struct ct_message *
                               "another daemon leads now: give the order on its page");
 }
 
+const char *ct_server_local_origin(const struct ct_server_peer *peer)
+{
+    return ((const struct ct_server_local *)peer)->origin;
+}
+
 static void on_closed(uv_handle_t *handle)
 {
     struct ct_server_local *local = handle->data;
@@ -66,16 +74,16 @@ static void on_timer(uv_timer_t *timer)
     uv_close((uv_handle_t *)timer, on_closed);
 }
 
-int ct_rdzv_server_order(struct ct_rdzv_server *server, const char *job,
-                         const struct ct_msg_admin *order,
+int ct_rdzv_server_order(struct ct_rdzv_server *server, const struct ct_rdzv_order_of *order,
                          void (*on_answer)(void *context, int code, const char *text, size_t size),
                          void *context)
 {
     struct ct_server_local *local;
     struct ct_message hello = {
         .type = CT_MSG_HELLO,
-        .hello = {.protocol = CT_WIRE_PROTOCOL, .job = job, .host = "page", .role = "admin"}};
-    struct ct_message ask = {.type = CT_MSG_ADMIN, .admin = *order};
+        .hello = {
+            .protocol = CT_WIRE_PROTOCOL, .job = order->job, .host = "page", .role = "admin"}};
+    struct ct_message ask = {.type = CT_MSG_ADMIN, .admin = *order->admin};
 
     if (server->stopping)
         return CT_ECLOSED;
@@ -84,6 +92,7 @@ int ct_rdzv_server_order(struct ct_rdzv_server *server, const char *job,
         return CT_ENOMEM;
     local->peer.server = server;
     local->context = context;
+    (void)ct_str_copy(local->origin, sizeof local->origin, order->peer);
     if (!ct_server_add_peer(&local->peer)) {
         free(local);
         return CT_ELIMIT;

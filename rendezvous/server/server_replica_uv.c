@@ -215,6 +215,7 @@ static int init_holder(struct ct_rdzv_server *server, const struct ct_rdzv_repli
         .is_for = server->io.is_for,
         .announce = server->io.announce,
         .noted = server->io.noted,
+        .audit = server->io.audit,
         .wall_ms = server->io.wall_ms,
         .trace = server->io.trace,
         .turn_away = io_turn_away,

@@ -3,6 +3,7 @@
  *   server_uv.c           listeners, connections, one timer
  *   server_journal_uv.c   records on disk, and the newer daemon that takes them over
  *   server_local_uv.c     operators of this process
+ *   server_audit.c        the audit log
  *   server_replica_uv.c   records on several agents: the connections of a holder (holder.h)
  *
  * A server without a replica has its service from start to end; one with a replica has a holder,
@@ -65,6 +66,8 @@ struct ct_rdzv_server {
     const struct ct_clock *clock;
     const struct ct_log *log;
     struct ct_log_limit log_limit;
+    const struct ct_log *audit; /* NULL: none */
+    struct ct_log_limit audit_limit;
     char key_file[PATH_MAX]; /* "": none */
     char only_job[129];
     bool stopping;
@@ -101,10 +104,25 @@ void ct_server_drop_peer(struct ct_server_peer *peer, bool silent);
 /* A handle of the server is closed: the last one ends it. */
 void ct_server_handle_closed(struct ct_rdzv_server *server);
 
+/* ---- server_audit.c ---- */
+
+/* Whose deed it is. */
+struct ct_server_origin {
+    const char *peer;           /* its address */
+    const struct ct_conn *conn; /* NULL: none of the wire's */
+};
+
+/* Write a record of the deed. A no-op without an audit log. */
+void ct_server_audit(struct ct_rdzv_server *server, const struct ct_server_origin *from,
+                     const struct ct_service_deed *deed);
+
 /* ---- server_local_uv.c: of ct_service_io, for a peer without a connection ---- */
 
 void ct_server_local_send(struct ct_server_peer *peer, const struct ct_message *message);
 void ct_server_local_close(struct ct_server_peer *peer, int code, const char *sentence);
+
+/* Return whose order it is: the address of the page's client. */
+const char *ct_server_local_origin(const struct ct_server_peer *peer);
 
 /* ---- server_journal_uv.c ---- */
 

@@ -139,6 +139,16 @@ static bool io_is_for(void *context, void *peer, const char *job)
     return conn == NULL || ct_conn_is_for(conn, job);
 }
 
+static void io_audit(void *context, void *peer, const struct ct_service_deed *deed)
+{
+    const struct ct_server_peer *of = peer;
+    const struct ct_server_origin from = {.peer = of->conn != NULL ? ct_conn_peer(of->conn)
+                                                                   : ct_server_local_origin(of),
+                                          .conn = of->conn};
+
+    ct_server_audit(context, &from, deed);
+}
+
 static void io_announce(void *context, const char *job, const char *sentence)
 {
     struct ct_rdzv_server *server = context;
@@ -184,6 +194,8 @@ static void refuse_connection(struct ct_rdzv_server *server, struct ct_conn *con
     struct ct_error why = {0};
     ct_error_set(&why, CT_ELIMIT, "%s: %s", ct_conn_peer(conn), text);
     log_event(server, CT_LOG_WARN, "link_refused", (uint64_t)CT_ELIMIT, &why);
+    ct_server_audit(server, &(struct ct_server_origin){ct_conn_peer(conn), conn},
+                    &(struct ct_service_deed){.deed = "connect", .code = CT_ELIMIT, .text = text});
     ct_conn_set_user(conn, NULL); /* it may outlive the server */
     (void)ct_conn_send(conn, &refuse, NULL);
     ct_conn_close(conn, CT_ELIMIT, text);
@@ -290,8 +302,10 @@ static void on_close(struct ct_conn *conn, const struct ct_error *why)
 
 static void on_refused(void *user, const char *peer, const struct ct_error *why)
 {
-    (void)peer;
     log_event(user, CT_LOG_WARN, "peer_refused", (uint64_t)why->code, why);
+    ct_rdzv_server_audit(
+        user, peer,
+        &(struct ct_service_deed){.deed = "connect", .code = why->code, .text = why->text});
 }
 
 static const struct ct_conn_callbacks callbacks = {
@@ -392,6 +406,7 @@ static struct ct_service_io io_of(struct ct_rdzv_server *server,
         .is_for = io_is_for,
         .persist = options->journal != NULL ? ct_server_keep_on_disk : NULL,
         .announce = io_announce,
+        .audit = options->audit != NULL ? io_audit : NULL,
         .noted = options->on_event != NULL ? io_noted : NULL,
         .wall_ms = io_wall_ms,
         .trace = server->log != NULL && server->log->level <= CT_LOG_DEBUG ? io_trace : NULL,
@@ -408,6 +423,7 @@ int ct_rdzv_server_start(struct ct_rdzv_server **ret_server, uv_loop_t *loop,
     server->loop = loop;
     server->clock = options->clock != NULL ? options->clock : &ct_clock_system;
     server->log = options->log;
+    server->audit = options->audit;
     server->armed_ms = UINT64_MAX;
     server->takeover = options->takeover;
     server->on_fenced = options->on_fenced;

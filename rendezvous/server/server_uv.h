@@ -58,6 +58,7 @@ struct ct_rdzv_server_options {
     uint32_t links_max;                            /* connections; 0: 131072 */
     const struct ct_clock *clock;                  /* NULL: the machine's */
     const struct ct_log *log;                      /* NULL: silent */
+    const struct ct_log *audit; /* orders and refusals, a record each; NULL: none */
 
     /* A newer daemon has taken over the journal; `why` has the sentence. This server sends nothing
      * any more and must be stopped, from the callback or later. May be NULL without a journal. */
@@ -111,14 +112,24 @@ size_t ct_rdzv_server_links(const struct ct_rdzv_server *server);
 /* Append one line of text a job; of one that does not lead, who does. */
 void ct_rdzv_server_describe(const struct ct_rdzv_server *server, struct ct_buf *out);
 
+/* An order of the page. */
+struct ct_rdzv_order_of {
+    const char *job;
+    const char *peer; /* whose it is: his address */
+    const struct ct_msg_admin *admin;
+};
+
 /* Carry out an operator's order for a job, as one who has the key of the server: `on_answer` is
  * called once, with 0 and the answer or a code and its sentence, from here or later, at the latest
  * when the server stops. 0; otherwise it is not called: CT_ELIMIT when all links are taken,
  * CT_ENOMEM, CT_ECLOSED for a server that stops. */
-int ct_rdzv_server_order(struct ct_rdzv_server *server, const char *job,
-                         const struct ct_msg_admin *order,
+int ct_rdzv_server_order(struct ct_rdzv_server *server, const struct ct_rdzv_order_of *order,
                          void (*on_answer)(void *context, int code, const char *text, size_t size),
                          void *context);
+
+/* Have a refusal of the page in the audit log: of who is at the address `peer`. */
+void ct_rdzv_server_audit(struct ct_rdzv_server *server, const char *peer,
+                          const struct ct_service_deed *deed);
 
 /* Return the path of the key file; NULL: it has none. */
 const char *ct_rdzv_server_key_file(const struct ct_rdzv_server *server);

@@ -13,6 +13,9 @@
 
 void ct_service_answer(struct ct_service *service, uint64_t link, int code, const char *text)
 {
+    struct ct_service_link *of = ct_service_link_of(service, link);
+    if (of != NULL)
+        ct_service_audit_answer(service, of, code, text);
     struct ct_message message = {
         .type = CT_MSG_ADMIN_REPLY,
         .admin_reply = {.code = code,
@@ -263,11 +266,20 @@ bool ct_admin_is_too_fast(struct ct_service *service, uint64_t now_ms, struct ct
 static void on_admin(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link,
                      const struct ct_msg_admin *m)
 {
+    static const char *const names[CT_ADMIN_VERBS] = {
+        [CT_ADMIN_STATUS] = "status", [CT_ADMIN_DRAIN] = "drain",
+        [CT_ADMIN_CORDON] = "cordon", [CT_ADMIN_UNCORDON] = "uncordon",
+        [CT_ADMIN_EVENTS] = "events", [CT_ADMIN_TAKEOVER] = "takeover",
+        [CT_ADMIN_FOLLOW] = "events",
+    };
     static const enum ct_rdzv_event_kind kinds[CT_ADMIN_VERBS] = {
         [CT_ADMIN_DRAIN] = CT_RDZV_ON_DRAIN,
         [CT_ADMIN_CORDON] = CT_RDZV_ON_CORDON,
         [CT_ADMIN_UNCORDON] = CT_RDZV_ON_UNCORDON,
     };
+    link->asks = m->verb < CT_ADMIN_VERBS ? names[m->verb] : "unknown";
+    if (m->verb == CT_ADMIN_TAKEOVER || (m->verb < CT_ADMIN_VERBS && kinds[m->verb] != 0))
+        ct_service_audit_order(service, link, names[m->verb], m);
     if (m->verb >= CT_ADMIN_VERBS) {
         ct_service_answer(service, link->number, CT_EUNSUPPORTED,
                           "this rendezvous does not know what is asked for: install the same "
@@ -308,6 +320,7 @@ static void on_admin(struct ct_service *service, uint64_t now_ms, struct ct_serv
 void ct_service_on_operator(struct ct_service *service, uint64_t now_ms,
                             struct ct_service_link *link, const struct ct_message *message)
 {
+    link->asks = message->type == CT_MSG_FLIGHT_QUERY ? "flight" : "logs";
     if (message->type == CT_MSG_ADMIN)
         on_admin(service, now_ms, link, &message->admin);
     else if (message->type == CT_MSG_FLIGHT_QUERY)

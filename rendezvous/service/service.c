@@ -66,6 +66,7 @@ void ct_service_free(struct ct_service *service)
         next = job->next;
         free_job(job);
     }
+    ct_service_audit_deinit(service);
     free(service->links);
     free(service->open);
     free(service);
@@ -136,6 +137,7 @@ static void free_link(struct ct_service *service, struct ct_service_link *link)
         link->job->links--;
         link->job->followers -= link->follows;
     }
+    ct_service_audit_left(service, link);
     *link = (struct ct_service_link){0};
     service->first_free = CT_MIN(service->first_free, slot);
     service->link_count--;
@@ -234,6 +236,8 @@ void ct_service_refuse(struct ct_service *service, uint64_t link, int code, uint
         .type = CT_MSG_REFUSE,
         .refuse = {.code = code, .retry_ms = retry_ms, .text = sentence},
     };
+    if (retry_ms == 0)
+        ct_service_audit_refusal(service, link, code, sentence);
     ct_service_send(service, link, &message);
     drop(service, link, code, sentence);
 }
@@ -241,6 +245,7 @@ void ct_service_refuse(struct ct_service *service, uint64_t link, int code, uint
 void ct_service_violation(struct ct_service *service, struct ct_service_link *link,
                           const char *sentence)
 {
+    ct_service_audit_refusal(service, link->number, CT_EPROTOCOL, sentence);
     drop(service, link->number, CT_EPROTOCOL, sentence);
 }
 

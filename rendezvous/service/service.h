@@ -33,6 +33,18 @@ struct ct_service_event {
 };
 
 /* The effects of the service. `peer` is the argument of ct_service_open. */
+/* What somebody did, or was refused. Texts are as they came, and valid during the call. */
+struct ct_service_deed {
+    const char *deed; /* "drain", "cordon", "status", "join", ... */
+    const char *role; /* whom its connection says it is: "operator", "node" */
+    bool is_order;    /* it changes something: it is told of whatever its verdict is */
+    int code;         /* 0: done; else CT_E..., why not */
+    const char *text; /* the verdict's sentence */
+    const char *job;  /* "" for all that he may see */
+    const char *host; /* NULL: none, and below */
+    const char *author, *reason;
+};
+
 struct ct_service_io {
     void *context;
 
@@ -62,6 +74,10 @@ struct ct_service_io {
 
     /* For hooks: an event of a job has been noted. NULL: nobody wants to know. */
     void (*noted)(void *context, const struct ct_service_event *event);
+
+    /* For an audit log: an order has its verdict, or somebody was refused. NULL: nobody wants to
+     * know. */
+    void (*audit)(void *context, void *peer, const struct ct_service_deed *deed);
 
     /* Return the wall clock, for those who print times; NULL: it is the time of the calls. */
     uint64_t (*wall_ms)(void *context);

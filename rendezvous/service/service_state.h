@@ -40,11 +40,13 @@ struct ct_service_link {
     uint32_t member; /* in the job's core */
     uint32_t open_requests;
     bool hello;
-    bool admin;        /* an operator's, not a node's */
-    bool released;     /* its member has left in order */
-    bool wants_events; /* a node that asks to be told of its job's events, ... */
-    bool follows;      /* ... and is a member */
-    uint64_t after;    /* number of the last that it has seen, as it said */
+    bool admin;                   /* an operator's, not a node's */
+    bool released;                /* its member has left in order */
+    bool wants_events;            /* a node that asks to be told of its job's events, ... */
+    bool follows;                 /* ... and is a member */
+    uint64_t after;               /* number of the last that it has seen, as it said */
+    const char *asks;             /* an operator: what he asked for last; static */
+    struct ct_service_held *held; /* his order, until it is answered; NULL: none */
     struct ct_service_pace pace;
     char job_name[129];
 };
@@ -161,6 +163,26 @@ void ct_service_note_begin(struct ct_service_job *job, uint64_t now_ms);
  * `number` is 0. */
 void ct_service_note(struct ct_service_job *job, uint64_t now_ms,
                      const struct ct_history_event *event);
+
+/* ---- service_audit.c: for io.audit ---- */
+
+/* An operator orders this. */
+void ct_service_audit_order(struct ct_service *service, struct ct_service_link *link,
+                            const char *deed, const struct ct_msg_admin *order);
+
+/* He is answered: an order whatever the code is, a question that is refused. */
+void ct_service_audit_answer(struct ct_service *service, struct ct_service_link *link, int code,
+                             const char *text);
+
+/* Somebody is turned away. */
+void ct_service_audit_refusal(struct ct_service *service, uint64_t link, int code,
+                              const char *sentence);
+
+/* The service ends: what is held is dropped. */
+void ct_service_audit_deinit(struct ct_service *service);
+
+/* Nobody waits for the answer of the order that is held, if there is one. */
+void ct_service_audit_left(struct ct_service *service, struct ct_service_link *link);
 
 /* ---- service_store.c ---- */
 

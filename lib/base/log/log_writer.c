@@ -22,7 +22,10 @@ struct ct_log_writer {
     struct ct_log direct; /* tells of lost lines: writes where it stands */
     int fd;
     bool closing, ended;
-    uint64_t dropped; /* lines that found no room */
+    bool failing;     /* how many are dropped could not be written either */
+    bool told;        /* the thread's: they could, the last time ... */
+    bool torn;        /* ... and: what was written ends inside of a line */
+    uint64_t dropped; /* lines that found no room, or were not written */
     size_t head;      /* of the bytes that wait */
     size_t used;
     char ring[RING_BYTES];
@@ -37,6 +40,8 @@ static void put(void *context, const char *line, unsigned long size)
     (void)pthread_mutex_lock(&writer->lock);
     if (writer->dropped > 0 || size > RING_BYTES - writer->used) {
         writer->dropped++; /* lines stay in order: none before it was told how many are missing */
+        writer->failing = false; /* perhaps it can be told now */
+        (void)pthread_cond_signal(&writer->some);
     } else {
         size_t tail = (writer->head + writer->used) % RING_BYTES;
         size_t first = CT_MIN(size, RING_BYTES - tail);
@@ -50,11 +55,14 @@ static void put(void *context, const char *line, unsigned long size)
 
 /* ---- out: the thread ---- */
 
-/* Blocks as long as it takes; lines for a reader that is gone are nobody's. */
-static void write_out(int fd, const char *bytes, size_t size)
+/* Blocks as long as it takes. Returns how many of the bytes are written; fewer when the reader is
+ * gone, or the disk full. */
+static size_t write_out(int fd, const char *bytes, size_t size)
 {
-    while (size > 0) {
-        ssize_t written = write(fd, bytes, size);
+    size_t done = 0;
+
+    while (done < size) {
+        ssize_t written = write(fd, bytes + done, size - done);
         if (written < 0 && errno == EAGAIN) { /* somebody else has made it non-blocking */
             (void)poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, -1);
             continue;
@@ -62,46 +70,81 @@ static void write_out(int fd, const char *bytes, size_t size)
         if (written < 0 && errno == EINTR)
             continue;
         if (written <= 0)
-            return;
-        bytes += written;
-        size -= (size_t)written;
+            break;
+        done += (size_t)written;
     }
+    return done;
+}
+
+/* The thread's. Returns whether all is written. */
+static bool write_all(struct ct_log_writer *writer, const char *bytes, size_t size)
+{
+    size_t done = write_out(writer->fd, bytes, size);
+
+    if (done > 0)
+        writer->torn = bytes[done - 1] != '\n';
+    return done == size;
 }
 
 static void write_direct(void *context, const char *line, unsigned long size)
 {
-    const struct ct_log_writer *writer = context;
+    struct ct_log_writer *writer = context;
 
-    write_out(writer->fd, line, size);
+    writer->told = (!writer->torn || write_all(writer, "\n", 1)) && write_all(writer, line, size);
 }
 
-/* The ring is empty: say how many lines it had no room for. */
+/* The ring is empty: say how many lines it had no room for, or were not written. */
 static void report_dropped(struct ct_log_writer *writer)
 {
     uint64_t dropped = writer->dropped;
 
     (void)pthread_mutex_unlock(&writer->lock);
     ct_log_event(&writer->direct, CT_LOG_WARN, "log_lost",
-                 "%llu lines of this log are lost here: its reader had stalled",
+                 "%llu lines of this log are lost here: its reader had stalled, or its disk was "
+                 "full",
                  (unsigned long long)dropped);
     (void)pthread_mutex_lock(&writer->lock);
-    writer->dropped -= dropped;
+    if (writer->told)
+        writer->dropped -= dropped;
+    writer->failing = !writer->told;
+}
+
+/* A part was not written: it and all that waits is lost, but for the lines of which the end was. */
+static void drop_ring(struct ct_log_writer *writer, size_t written)
+{
+    for (size_t i = written; i < writer->used; i++)
+        writer->dropped += writer->ring[(writer->head + i) % RING_BYTES] == '\n';
+    writer->head = writer->used = 0;
+}
+
+/* Write the first bytes of the ring, `size` of them; unlocked meanwhile. */
+static void write_ring(struct ct_log_writer *writer, size_t size)
+{
+    (void)pthread_mutex_unlock(&writer->lock);
+    size_t done = write_out(writer->fd, writer->ring + writer->head, size);
+    (void)pthread_mutex_lock(&writer->lock);
+    if (done > 0)
+        writer->torn = writer->ring[writer->head + done - 1] != '\n';
+    if (done < size) {
+        drop_ring(writer, done);
+        return;
+    }
+    writer->head = (writer->head + size) % RING_BYTES;
+    writer->used -= size;
 }
 
 static void *run(void *context)
 {
     struct ct_log_writer *writer = context;
+    bool last = false; /* the last try to say how many are dropped was made */
 
     (void)pthread_mutex_lock(&writer->lock);
     for (;;) {
         size_t size = CT_MIN(writer->used, RING_BYTES - writer->head);
         if (size > 0) { /* these bytes are nobody else's until `used` says so */
-            (void)pthread_mutex_unlock(&writer->lock);
-            write_out(writer->fd, writer->ring + writer->head, size);
-            (void)pthread_mutex_lock(&writer->lock);
-            writer->head = (writer->head + size) % RING_BYTES;
-            writer->used -= size;
-        } else if (writer->dropped > 0) {
+            write_ring(writer, size);
+        } else if (writer->dropped > 0 && (!writer->failing || (writer->closing && !last))) {
+            last = writer->closing;
             report_dropped(writer);
         } else if (writer->closing) {
             break;

@@ -1,7 +1,7 @@
 /* A log whose reader may stall: lines go into a ring of 256 KiB, a thread of its own writes them.
  *
  *   ct_log_event -> ring -> thread -> write(2), as long as that takes
- *                     | full
+ *                     | full       `- the disk is full
  *                     v  the line is dropped and counted; a later line says how many
  *
  * Only a thread keeps a program from waiting in write(2) whatever standard error is: a pipe or

@@ -4,9 +4,11 @@
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 TestSuite(log, .timeout = 30);
@@ -55,6 +57,51 @@ Test(log, a_reader_that_stalls_holds_nobody_up_and_is_told_what_it_missed)
     cr_assert(next(&reading));
     cr_assert_str_eq(reading.line, "test: afterwards\n");
     cr_assert_not(next(&reading));
+    (void)fclose(reading.from);
+}
+
+static void limit_files(rlim_t bytes)
+{
+    struct rlimit limit;
+
+    cr_assert_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = bytes;
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+Test(log, what_a_full_disk_did_not_take_is_counted_when_it_has_room_again)
+{
+    enum { FULL = 1000, MANY = 100 };
+    struct ct_log log;
+    char path[] = "/tmp/ctrun-log-XXXXXX";
+    int fd = mkstemp(path), whole = 0, last = 0, i;
+    struct reading reading = {fdopen(dup(fd), "r"), ""};
+    unsigned long long lost = 0;
+
+    cr_assert(fd >= 0 && reading.from != NULL && unlink(path) == 0);
+    cr_assert_neq(signal(SIGXFSZ, SIG_IGN), SIG_ERR);
+    limit_files(FULL);
+    ct_log_init_fd(&log, "test", &fd);
+    struct ct_log_writer *writer = ct_log_writer_new(&log, fd);
+    for (i = 0; i < MANY; i++)
+        ct_log_event(&log, CT_LOG_INFO, "x", "line %d, of which some have no room", i);
+    while (lseek(fd, 0, SEEK_END) < FULL) /* until the disk is full */
+        continue;
+    limit_files(RLIM_INFINITY);
+    for (; lseek(fd, 0, SEEK_END) == FULL; i++) /* until a line finds that it is not */
+        ct_log_event(&log, CT_LOG_INFO, "x", "line %d, of which some have no room", i);
+    ct_log_writer_free(writer, 10000);
+    (void)fseek(reading.from, 0, SEEK_SET);
+    while (next(&reading)) {
+        unsigned long long more = 0;
+        if (sscanf(reading.line, "test: warning: %llu lines", &more) == 1)
+            lost += strstr(reading.line, " was full\n") != NULL ? more : 0; /* it is whole */
+        if (sscanf(reading.line, "test: line %d, of which some have no %*[r]", &last) == 1)
+            whole += strcmp(strchr(reading.line, ','), ", of which some have no room\n") == 0;
+    }
+    cr_assert_gt(lost, 0u);
+    cr_assert_eq((unsigned long long)whole + lost, (unsigned long long)i, "%d + %llu of %d", whole,
+                 lost, i);
     (void)fclose(reading.from);
 }
 
