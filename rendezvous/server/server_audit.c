@@ -6,8 +6,9 @@
  *
  * `peer`, `uid` (of one on this machine) and `key` (the tag of the key that it proved) are what
  * this side found out; role, job, host, author and reason are what the other side says, as strings
- * of JSON: no name can end one. Refusals, which strangers cause, are limited (log_limit.h) and those
- * left out are counted in a record; orders are not: operators are few and have a pace (admin.h). */
+ * of JSON: no name can end one. Refusals, which strangers cause, are limited (log_limit.h), and
+ * those left out are counted in a record; orders are not: operators are few and have a pace
+ * (admin.h). */
 #include "rendezvous/server/server_state_uv.h"
 
 #include "base/log/record.h"
