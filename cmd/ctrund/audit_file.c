@@ -11,7 +11,10 @@
 
 static int open_path(const char *path, int *ret_fd, struct ct_error *err)
 {
-    *ret_fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600);
+    const int flags =
+        O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK;
+
+    *ret_fd = open(path, flags, 0600); /* a pipe that nobody reads is refused, not waited for */
     if (*ret_fd >= 0)
         return 0;
     return ct_error_set(err, CT_ECANTCREAT, "cannot open the audit log %s: %s", path,

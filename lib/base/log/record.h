@@ -11,6 +11,7 @@
  *   failure    the job         level, event (job_failed, stop_failed), message, node, rank, host,
  *                              pid, status or signal, text, error_file, also, hint, restarts,
  *                              exit_status
+ *   audit      ctrund         deed, verdict, text, peer, ... (server_audit.c)
  *   event      a rendezvous   number, job, generation, event, level, text (service_events.c)
  *
  * All lines that are printed with log.format json are made here. Pure: appends to a buffer. */
