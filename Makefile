@@ -536,11 +536,12 @@ arm64-check: all ## unit tests for arm64 under qemu (those of the table in scrip
 wheel: $(SHARED) $(WHEEL_PROGRAMS) ## build/wheel/ctrun-*.whl for pip install: the Python package, the library, the programs
 	scripts/package/wheel $(BUILD) build/wheel
 
+DEB := build/deb$(if $(filter aarch64,$(CROSS)),-arm64)
 .PHONY: deb deb-check image
-deb: ## build/deb/*.deb: ctrun (with ctrund as a service), libctrun1, libctrun-dev
-	scripts/package/deb build/deb
+deb: ## build/deb/*.deb: ctrun (with ctrund as a service), libctrun1, libctrun-dev; ARCH=arm64: build/deb-arm64/*.deb (root)
+	scripts/package/deb $(DEB) $(if $(filter aarch64,$(CROSS)),-aarm64)
 deb-check: deb ## they are installed in a bare Debian 12, used, served by a real systemd, and purged (root; network for apt)
-	scripts/package/deb-check build/deb
+	scripts/package/deb-check $(DEB)
 image: deb ## localhost/ctrun:VERSION and build/deb/ctrun-image.tar, with buildah
 	scripts/package/image build/deb
 .PHONY: page-check

@@ -2,6 +2,8 @@
 #include "net/address.h"
 
 #include "base/assert.h"
+#include "base/number/hash.h"
+#include "base/str.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -47,6 +49,20 @@ const char *ct_address_print(const struct sockaddr *address, char text[CT_ADDRES
     return text;
 }
 
+void ct_address_print_peer(int fd, char text[CT_ADDRESS_TEXT])
+{
+    struct sockaddr_storage address = {.ss_family = AF_UNSPEC};
+    socklen_t size = sizeof(address);
+
+    text[0] = '\0';
+    if (getpeername(fd, (struct sockaddr *)&address, &size) != 0)
+        return;
+    if (address.ss_family == AF_UNIX)
+        (void)ct_str_copy(text, CT_ADDRESS_TEXT, "unix");
+    else
+        (void)ct_address_print((const struct sockaddr *)&address, text);
+}
+
 uint16_t ct_address_port(const struct sockaddr *address)
 {
     /* sin_port and sin6_port lie at the same place. */
@@ -79,4 +95,18 @@ int ct_address_numeric(const char *host, uint16_t port, struct sockaddr_storage 
     if (inet_pton(AF_INET6, local ? "::1" : host, &v6.sin6_addr) == 1)
         memcpy(&ret_addresses[count++], &v6, sizeof(v6));
     return count;
+}
+
+uint64_t ct_address_account(const struct sockaddr_storage *address)
+{
+    struct sockaddr_in6 v6;
+    struct sockaddr_in v4;
+
+    memcpy(&v6, address, sizeof(v6));
+    memcpy(&v4, address, sizeof(v4));
+    if (address->ss_family != AF_INET6)
+        return ct_hash64(&v4.sin_addr, sizeof(v4.sin_addr), AF_INET);
+    if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr))
+        return ct_hash64(&v6.sin6_addr.s6_addr[12], sizeof(v4.sin_addr), AF_INET);
+    return ct_hash64(&v6.sin6_addr, 8, AF_INET6);
 }

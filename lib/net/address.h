@@ -17,9 +17,19 @@ enum { CT_ADDRESS_TEXT = 64 };
 const char *ct_address_host(const struct sockaddr *address, char text[CT_ADDRESS_TEXT]);
 const char *ct_address_print(const struct sockaddr *address, char text[CT_ADDRESS_TEXT]);
 
+/* Write the peer's address of a connected socket, "unix" for AF_UNIX; "" when it has gone. */
+void ct_address_print_peer(int fd, char text[CT_ADDRESS_TEXT]);
+
 uint16_t ct_address_port(const struct sockaddr *address);
 socklen_t ct_address_size(const struct sockaddr *address);
 bool ct_address_is_loopback(const struct sockaddr *address);
+
+/* Return what connections from this host are counted by: a number of the address, or of an IPv6
+ * host's /64, which it has to itself. */
+uint64_t ct_address_account(const struct sockaddr_storage *address);
+
+/* Return the same of the other end of a TCP connection; on loopback it is its user's. */
+uint64_t ct_address_peer_account(int fd);
 
 /* Return the addresses that need no resolver: digits, and "localhost" (127.0.0.1, ::1). Fills up to
  * two and returns their number; 0 when `host` is a name to be resolved. */

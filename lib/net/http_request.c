@@ -1,6 +1,7 @@
 /* See http_request.h. */
 #include "net/http_request.h"
 
+#include "base/assert.h"
 #include "base/str.h"
 
 #include <stdlib.h>
@@ -86,4 +87,33 @@ int ct_http_parse(char *text, size_t size, const struct ct_http_rules *rules,
     *version = '\0';
     path[1 + strcspn(path + 1, "?#")] = '\0';
     return 200;
+}
+
+const char *ct_http_reason(int status)
+{
+    static const struct {
+        int status;
+        const char *reason;
+    } reasons[] = {
+        {200, "OK"},
+        {400, "Bad Request"},
+        {401, "Unauthorized"},
+        {403, "Forbidden"},
+        {404, "Not Found"},
+        {405, "Method Not Allowed"},
+        {408, "Request Timeout"},
+        {409, "Conflict"},
+        {411, "Length Required"},
+        {413, "Content Too Large"},
+        {421, "Misdirected Request"},
+        {431, "Request Header Fields Too Large"},
+        {500, "Internal Server Error"},
+        {503, "Service Unavailable"},
+        {504, "Gateway Timeout"},
+    };
+
+    for (size_t i = 0; i < CT_COUNT(reasons); i++)
+        if (reasons[i].status == status)
+            return reasons[i].reason;
+    return "Unknown";
 }

@@ -31,4 +31,7 @@ struct ct_http_rules {
 int ct_http_parse(char *text, size_t size, const struct ct_http_rules *rules,
                   struct ct_http_request *ret_request);
 
+/* Return the words of a status. */
+const char *ct_http_reason(int status);
+
 #endif

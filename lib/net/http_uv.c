@@ -5,8 +5,10 @@
 #include "net/http_uv.h"
 
 #include "net/address.h"
+#include "net/web_places.h"
 
 #include "base/assert.h"
+#include "base/number/pace.h"
 #include "base/str.h"
 
 #include <stdio.h>
@@ -16,7 +18,8 @@
 
 enum {
     REQUEST_BYTES = 8192,
-    BACKLOG = 128,
+    BACKLOG = 1024,
+    ACCEPTS_PER_TURN = 16,
     BODY_BYTES = 8 << 20,
     STREAM_BYTES = 1 << 20,
     HANDSHAKES = 50, /* a second, and at once */
@@ -35,6 +38,7 @@ struct client {
     unsigned handles;
     struct ct_http_server *server;
     struct client *next, **link;
+    struct ct_web_place place;
     char request[REQUEST_BYTES + 1];
     size_t size;
     char peer[CT_ADDRESS_TEXT];
@@ -57,18 +61,23 @@ struct ct_http_server {
     uv_loop_t *loop;
     struct ct_endpoint endpoint;
     struct ct_http_options options;
+    uv_check_t turn; /* runs at the end of a turn that accepted something */
     struct client *clients;
-    unsigned count;
-    uint64_t requests;                    /* so far */
-    uint64_t handshakes_m, handshakes_ms; /* taken lately, in thousandths, and when that was so */
-    bool stopped, closed;
+    unsigned count; /* of all clients, also of those that are turned away or closing */
+    struct ct_web_places places;
+    unsigned accepts;  /* in this turn */
+    bool waiting;      /* libuv holds a connection until it is accepted */
+    uint64_t requests; /* so far */
+    struct ct_pace handshakes;
+    bool stopped;
+    unsigned closed; /* of its handles */
 };
 
 /* ---- the end ---- */
 
 static void free_server(struct ct_http_server *server)
 {
-    if (!server->stopped || !server->closed || server->count > 0)
+    if (!server->stopped || server->closed < 2 || server->count > 0)
         return;
     ct_web_identity_free(server->options.identity);
     free(server);
@@ -96,6 +105,7 @@ static void end_client(struct client *client)
 {
     if (uv_is_closing(&client->io.handle))
         return;
+    ct_web_places_leave(&client->server->places, &client->place);
     uv_close(&client->io.handle, on_client_closed);
     uv_close((uv_handle_t *)&client->timer, on_client_closed);
 }
@@ -104,7 +114,7 @@ static void on_server_closed(uv_handle_t *handle)
 {
     struct ct_http_server *server = handle->data;
 
-    server->closed = true;
+    server->closed++;
     free_server(server);
 }
 
@@ -118,6 +128,7 @@ void ct_http_stop(struct ct_http_server *server)
     for (struct client *client = server->clients; client != NULL; client = client->next)
         end_client(client);
     uv_close(&server->io.handle, on_server_closed);
+    uv_close((uv_handle_t *)&server->turn, on_server_closed);
 }
 
 static void on_timer(uv_timer_t *timer);
@@ -212,35 +223,6 @@ static void on_written(uv_write_t *request, int status)
         end_client(client);
 }
 
-static const char *reason_of(int status)
-{
-    static const struct {
-        int status;
-        const char *reason;
-    } reasons[] = {
-        {200, "OK"},
-        {400, "Bad Request"},
-        {401, "Unauthorized"},
-        {403, "Forbidden"},
-        {404, "Not Found"},
-        {405, "Method Not Allowed"},
-        {408, "Request Timeout"},
-        {409, "Conflict"},
-        {411, "Length Required"},
-        {413, "Content Too Large"},
-        {421, "Misdirected Request"},
-        {431, "Request Header Fields Too Large"},
-        {500, "Internal Server Error"},
-        {503, "Service Unavailable"},
-        {504, "Gateway Timeout"},
-    };
-
-    for (size_t i = 0; i < CT_COUNT(reasons); i++)
-        if (reasons[i].status == status)
-            return reasons[i].reason;
-    return "Unknown";
-}
-
 /* Encrypt the answer, into its body. */
 static int seal(struct client *client)
 {
@@ -271,7 +253,7 @@ static void respond(struct client *client, struct ct_http_answer *answer)
                   "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nCache-Control: no-store\r\n"
                   "Content-Security-Policy: default-src 'self'; img-src data:\r\n"
                   "X-Content-Type-Options: nosniff\r\nConnection: close\r\n",
-                  answer->status, reason_of(answer->status), answer->content_type);
+                  answer->status, ct_http_reason(answer->status), answer->content_type);
     if (!client->stream)
         ct_buf_printf(&client->head, "Content-Length: %zu\r\n", client->body.size);
     if (answer->status == 401)
@@ -302,7 +284,7 @@ static void respond_error(struct client *client, int status)
 {
     struct ct_http_answer answer = ct_http_answer_new(status);
 
-    ct_buf_printf(&answer.body, "%d %s\n", status, reason_of(status));
+    ct_buf_printf(&answer.body, "%d %s\n", status, ct_http_reason(status));
     respond(client, &answer);
 }
 
@@ -344,6 +326,7 @@ static void handle(struct client *client)
     struct ct_http_answer answer = ct_http_answer_new(200);
     request.peer = client->peer;
     request.number = client->number = ++server->requests;
+    client->place.asked = true;
     client->answered = client->waits = true;
     server->options.handler(server->options.user, &request, &answer);
     if (answer.later) { /* it may have come already */
@@ -439,17 +422,6 @@ static void init_stream(struct ct_http_server *server, union stream *io, void *d
     io->handle.data = data;
 }
 
-static void name_peer(struct client *client)
-{
-    struct sockaddr_storage address;
-    int size = sizeof address;
-
-    if (client->server->endpoint.is_unix)
-        (void)ct_str_copy(client->peer, sizeof client->peer, "unix");
-    else if (uv_tcp_getpeername(&client->io.tcp, (struct sockaddr *)&address, &size) == 0)
-        (void)ct_address_print((const struct sockaddr *)&address, client->peer);
-}
-
 /* A peer on AF_UNIX must be of this user. */
 static bool may_ask(struct client *client)
 {
@@ -460,37 +432,71 @@ static bool may_ask(struct client *client)
 }
 
 /* With an identity each connection begins with a handshake: so many a second. */
-static bool may_shake_hands(struct ct_http_server *server)
-{
-    uint64_t now_ms = uv_now(server->loop);
-    uint64_t run_out = (now_ms - server->handshakes_ms) * HANDSHAKES;
-
-    server->handshakes_m -= CT_MIN(run_out, server->handshakes_m);
-    server->handshakes_ms = now_ms;
-    if (server->handshakes_m + 1000 > HANDSHAKES * 1000)
-        return false;
-    server->handshakes_m += 1000;
-    return true;
-}
-
 static bool begin_tls(struct client *client)
 {
     struct ct_http_server *server = client->server;
 
     if (server->options.identity == NULL || server->endpoint.is_unix)
         return true;
-    if (may_shake_hands(server))
+    if (ct_pace_take(&server->handshakes, uv_now(server->loop), HANDSHAKES, HANDSHAKES) == 0)
         client->tls = ct_web_tls_new(server->options.identity);
     return client->tls != NULL;
 }
 
-static void on_connection(uv_stream_t *stream, int status)
+/* A place for the client, which has just been accepted. False: there is none. */
+static bool take_in(struct client *client)
 {
-    struct ct_http_server *server = stream->data;
-    struct client *client = status == 0 ? calloc(1, sizeof(*client)) : NULL;
+    struct ct_http_server *server = client->server;
+    int fd;
 
+    client->place.owner = client;
+    client->place.since_ms = uv_now(server->loop);
+    if (!server->endpoint.is_unix && uv_fileno(&client->io.handle, &fd) == 0)
+        client->place.account = ct_address_peer_account(fd);
+    if (server->places.count >= server->options.connections) {
+        struct ct_web_place *displaced =
+            ct_web_places_displaced(&server->places, client->place.account, client->place.since_ms);
+        if (displaced == NULL)
+            return false;
+        end_client(displaced->owner);
+    }
+    ct_web_places_enter(&server->places, &client->place);
+    return true;
+}
+
+/* Begin with the client, which has just been accepted. False: it ends. */
+static bool begin(struct client *client)
+{
+    struct ct_http_server *server = client->server;
+    bool is_in = may_ask(client) && take_in(client);
+    int fd;
+
+    /* Whoever gets no place is told so: not with TLS, where it would be no answer, and no crowd. */
+    if (!is_in &&
+        (server->options.identity != NULL || server->count > 2 * server->options.connections))
+        return false;
+    if (uv_fileno(&client->io.handle, &fd) == 0)
+        ct_address_print_peer(fd, client->peer);
+    if ((is_in && !begin_tls(client)) || uv_read_start(&client->io.stream, on_alloc, on_read) != 0)
+        return false;
+    uv_timer_start(&client->timer, on_timer, server->options.request_ms, 0);
+    if (!is_in)
+        respond_error(client, 503);
+    return true;
+}
+
+static void on_turn(uv_check_t *turn);
+
+/* Take the connection that libuv holds. */
+static void accept_one(struct ct_http_server *server)
+{
+    struct client *client = calloc(1, sizeof(*client));
+
+    uv_check_start(&server->turn, on_turn);
     if (client == NULL)
-        return;
+        return; /* at the end of a later turn */
+    server->waiting = false;
+    server->accepts++;
     client->server = server;
     init_stream(server, &client->io, client);
     uv_timer_init(server->loop, &client->timer);
@@ -502,17 +508,29 @@ static void on_connection(uv_stream_t *stream, int status)
         client->next->link = &client->next;
     server->clients = client;
     server->count++;
-    if (uv_accept(stream, &client->io.stream) != 0 || !may_ask(client) ||
-        server->count >
-            (client->server->options.identity != NULL ? 1u : 2u) * server->options.connections ||
-        !begin_tls(client) || uv_read_start(&client->io.stream, on_alloc, on_read) != 0) {
+    if (uv_accept(&server->io.stream, &client->io.stream) != 0 || !begin(client))
         end_client(client);
-        return;
-    }
-    name_peer(client);
-    uv_timer_start(&client->timer, on_timer, server->options.request_ms, 0);
-    if (server->count > server->options.connections)
-        respond_error(client, 503); /* not with TLS: it would be no answer */
+}
+
+static void on_turn(uv_check_t *turn)
+{
+    struct ct_http_server *server = turn->data;
+
+    (void)uv_check_stop(turn);
+    server->accepts = 0;
+    if (server->waiting && !server->stopped)
+        accept_one(server);
+}
+
+static void on_connection(uv_stream_t *stream, int status)
+{
+    struct ct_http_server *server = stream->data;
+
+    if (status != 0)
+        return; /* out of descriptors: libuv sheds the newcomer and listens on */
+    server->waiting = true;
+    if (server->accepts < ACCEPTS_PER_TURN)
+        accept_one(server);
 }
 
 /* Nobody proves anything without a token, so nobody beyond this machine may come. */
@@ -552,6 +570,8 @@ int ct_http_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
     if (server->options.connections == 0)
         server->options.connections = 32;
     init_stream(server, &server->io, server);
+    (void)uv_check_init(loop, &server->turn);
+    server->turn.data = server;
     status =
         endpoint->is_unix ? uv_pipe_open(&server->io.pipe, fd) : uv_tcp_open(&server->io.tcp, fd);
     if (status != 0)

@@ -8,7 +8,10 @@
  * Bounds: 8 KiB of request with its body, 5 s for it, 32 connections, 8 MiB of answer, 1 MiB that
  * a reader of a stream is behind. Above them a client gets 400, 405, 408, 411, 413, 431 or 503; an
  * answer above its limit is 500, one not made in time 504; a slow stream ends. Of connections
- * with TLS, whose beginning costs a signature, 50 a second are taken; the others are closed.
+ * with TLS, whose beginning costs a signature, 50 a second are taken; the others are closed. When
+ * all places are taken, one of whoever has most of them is closed for a newcomer, or one that has
+ * asked for nothing (web_places.h). 16 connections are accepted per turn of the loop, so that a
+ * crowd here keeps nothing else on it waiting.
  *
  * Without a token a request must name the server by an address or as "localhost" (421 otherwise): a
  * page of another site whose name was made to point here reads nothing. Who lacks the token gets

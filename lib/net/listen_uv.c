@@ -225,21 +225,6 @@ static void push_out(struct ct_listener *listener, struct ct_conn *conn, const c
     ct_conn_end(conn, &why);
 }
 
-/* A host of IPv6 has a /64 to itself and may take any address in it. */
-static uint64_t account_of_address(const struct sockaddr_storage *address)
-{
-    struct sockaddr_in6 v6;
-    struct sockaddr_in v4;
-
-    memcpy(&v6, address, sizeof(v6));
-    memcpy(&v4, address, sizeof(v4));
-    if (address->ss_family != AF_INET6)
-        return ct_hash64(&v4.sin_addr, sizeof(v4.sin_addr), AF_INET);
-    if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr))
-        return ct_hash64(&v6.sin6_addr.s6_addr[12], sizeof(v4.sin_addr), AF_INET);
-    return ct_hash64(&v6.sin6_addr, 8, AF_INET6);
-}
-
 /* Whom its place is charged to, and what it is called. On loopback that is a user, and this one and
  * root are no strangers. */
 static void name_peer(struct ct_listener *listener, struct ct_conn *conn)
@@ -255,7 +240,7 @@ static void name_peer(struct ct_listener *listener, struct ct_conn *conn)
         return;
     }
     ct_address_print((const struct sockaddr *)&address, conn->peer);
-    conn->account = account_of_address(&address);
+    conn->account = ct_address_account(&address);
     if (!ct_address_is_loopback((const struct sockaddr *)&address) ||
         uv_fileno(&conn->io.handle, &fd) != 0 || ct_address_find_peer_user(fd, &uid) != 0)
         return;

@@ -11,6 +11,8 @@
  * socket it is absent, and /proc/net/tcp is read instead. */
 #include "net/address.h"
 
+#include "base/number/hash.h"
+
 #include <errno.h>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
@@ -232,4 +234,18 @@ int ct_address_check_peer_user(int fd, struct ct_error *err)
     return ct_error_set(err, CT_EAUTH,
                         "cannot tell which user is at the other end: neither sock_diag nor "
                         "/proc/net/tcp can be asked here");
+}
+
+uint64_t ct_address_peer_account(int fd)
+{
+    struct sockaddr_storage peer = {0};
+    socklen_t size = sizeof(peer);
+    unsigned uid;
+
+    if (getpeername(fd, (struct sockaddr *)&peer, &size) != 0)
+        return 0;
+    if (ct_address_is_loopback((const struct sockaddr *)&peer) &&
+        ct_address_find_peer_user(fd, &uid) == 0)
+        return ct_hash64(&uid, sizeof(uid), AF_UNIX);
+    return ct_address_account(&peer);
 }

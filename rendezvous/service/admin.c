@@ -227,30 +227,16 @@ void ct_service_on_store_waits(struct ct_service_job *job, uint64_t now_ms,
     job->waits_ms = now_ms;
 }
 
-/* One more question at this pace? 0, or the milliseconds until there may be one. */
-static uint64_t acquire(struct ct_service_pace *pace, uint64_t now_ms, uint32_t times)
-{
-    uint64_t per_ms = (uint64_t)CT_ADMIN_PER_S * times; /* thousandths */
-    uint64_t burst_m = (uint64_t)CT_ADMIN_BURST * times * 1000;
-    uint64_t run_out = (now_ms - pace->ms) * per_ms;
-
-    pace->used_m -= CT_MIN(run_out, pace->used_m);
-    pace->ms = now_ms;
-    if (pace->used_m + 1000 > burst_m)
-        return (pace->used_m + 1000 - burst_m + per_ms - 1) / per_ms;
-    pace->used_m += 1000;
-    return 0;
-}
-
 bool ct_admin_is_too_fast(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link)
 {
     char text[256];
     bool is_own = true;
-    uint64_t wait_ms = acquire(&link->pace, now_ms, 1);
+    uint64_t wait_ms = ct_pace_take(&link->pace, now_ms, CT_ADMIN_PER_S, CT_ADMIN_BURST);
 
     if (wait_ms == 0) {
         is_own = false;
-        wait_ms = acquire(&service->pace, now_ms, CT_ADMIN_ALL);
+        wait_ms = ct_pace_take(&service->pace, now_ms, CT_ADMIN_PER_S * CT_ADMIN_ALL,
+                               CT_ADMIN_BURST * CT_ADMIN_ALL);
     }
     if (wait_ms == 0)
         return false;

@@ -243,7 +243,9 @@ static void put_sample(struct ct_buf *out, const char *name, const struct source
         (void)ct_buf_puts(out, "{job_id=");
         ct_json_string(out, ct_rdzv_name(of->job->core));
         if (label != NULL) {
-            (void)ct_buf_printf(out, ",%s=", label);
+            (void)ct_buf_puts(out, ",");
+            (void)ct_buf_puts(out, label);
+            (void)ct_buf_puts(out, "=");
             ct_json_string(out, text);
         }
         (void)ct_buf_puts(out, "}");

@@ -4,6 +4,7 @@
 
 #include "rendezvous/service/service.h"
 
+#include "base/number/pace.h"
 #include "rendezvous/history/figures.h"
 #include "rendezvous/history/history.h"
 #include "wire/node_runs.h"
@@ -17,12 +18,6 @@ enum {
 };
 
 struct ct_service_job;
-
-/* A leaky bucket of recent requests, in thousandths of a request (admin.c). */
-struct ct_service_pace {
-    uint64_t used_m;
-    uint64_t ms; /* when that was so */
-};
 
 /* The cached status text of a large job, for repeated requests (admin.c). */
 struct ct_service_cached_text {
@@ -47,7 +42,7 @@ struct ct_service_link {
     uint64_t after;               /* number of the last that it has seen, as it said */
     const char *asks;             /* an operator: what he asked for last; static */
     struct ct_service_held *held; /* his order, until it is answered; NULL: none */
-    struct ct_service_pace pace;
+    struct ct_pace pace;
     char job_name[129];
 };
 
@@ -109,10 +104,10 @@ struct ct_service {
     uint64_t ended_well, ended_badly;         /* jobs */
     uint64_t followers[CT_SERVICE_FOLLOWERS]; /* links of operators that are told of them */
     uint32_t follower_count;
-    uint64_t looked_ms;          /* when somebody last looked at the jobs; 0: nobody did */
-    struct ct_service_pace pace; /* of all operators */
-    char journal_trouble[512];   /* why nothing can be kept now; "": it can */
-    uint64_t ticket;             /* of the last record that was given away */
+    uint64_t looked_ms;        /* when somebody last looked at the jobs; 0: nobody did */
+    struct ct_pace pace;       /* of all operators */
+    char journal_trouble[512]; /* why nothing can be kept now; "": it can */
+    uint64_t ticket;           /* of the last record that was given away */
     struct ct_service_record *open;
     size_t open_count, open_room;
 };

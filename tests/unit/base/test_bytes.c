@@ -6,6 +6,7 @@
 
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,9 +102,47 @@ Test(bytes, json_strings_escape_control_bytes_and_bad_utf8)
     ct_buf_deinit(&buf);
 }
 
+/* As printf writes them with as few digits as read back as the same. */
+Test(bytes, json_numbers_with_few_decimals_are_written_as_others_are)
+{
+    static const double units[] = {1, 0.5, 0.1, 0.01, 0.001, 0.0005, 1000, 1048576, 8589934592.001};
+    struct ct_buf buf;
+    char text[40];
+
+    ct_buf_init(&buf, 0);
+    for (int i = 0; i < 9 * 2000; i++) {
+        double value = units[i % 9] * (i % 17 == 0 ? -i : i) + (double)(i % 5) / 1e3;
+        int digits = 6;
+        do
+            (void)snprintf(text, sizeof text, "%.*g", digits, value);
+        while (strtod(text, NULL) != value && digits++ < 17);
+        if (trunc(value) == value)
+            (void)snprintf(text, sizeof text, "%.0f", value);
+        ct_buf_clear(&buf);
+        ct_json_number(&buf, value);
+        cr_assert_str_eq(ct_buf_str(&buf), text);
+    }
+    ct_buf_deinit(&buf);
+}
+
 Test(bytes, json_numbers_read_back_as_the_same_double)
 {
-    static const double values[] = {0, -0.0, 1, 0.1, 1e300, 5e-324, 1.0 / 3.0, -123456789.125};
+    static const double values[] = {0,
+                                    -0.0,
+                                    1,
+                                    0.1,
+                                    1e300,
+                                    5e-324,
+                                    1.0 / 3.0,
+                                    -0.0004,
+                                    -123456789.125,
+                                    8.8e12,
+                                    8.8e12 + 0.125,
+                                    9.1e12 + 0.5,
+                                    1e15,
+                                    999999999999999,
+                                    0.0009999,
+                                    0.9999999};
     struct ct_buf buf;
 
     ct_buf_init(&buf, 0);

@@ -2,6 +2,7 @@
 #include "net_test.h"
 
 #include "net/http_uv.h"
+#include "net/web_places.h"
 
 #include "base/assert.h"
 
@@ -314,6 +315,23 @@ Test(http, above_the_number_of_connections_it_is_busy)
     cr_assert(strstr(text, "503 Service Unavailable") != NULL, "%s", text);
     close(fds[0]);
     close(fds[1]);
+}
+
+Test(http, who_asks_for_nothing_gives_way_to_a_newcomer)
+{
+    char byte;
+
+    tear_down();
+    start(0, 1);
+    int silent = dial();
+    uv_run(&net.loop, UV_RUN_NOWAIT);
+    uint64_t until_ms = uv_now(&net.loop) + CT_WEB_PATIENCE_MS;
+    while (uv_now(&net.loop) < until_ms) /* it is not asked to go before somebody comes */
+        uv_run(&net.loop, UV_RUN_NOWAIT);
+    cr_assert_lt(recv(silent, &byte, 1, MSG_DONTWAIT), 0);
+    cr_assert(strstr(ask("GET /metrics HTTP/1.1\r\n\r\n"), "200 OK") != NULL, "%s", text);
+    cr_assert_eq(recv(silent, &byte, 1, 0), 0);
+    close(silent);
 }
 
 Test(http, beyond_loopback_it_does_not_listen)
