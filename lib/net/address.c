@@ -51,9 +51,10 @@ const char *ct_address_print(const struct sockaddr *address, char text[CT_ADDRES
 
 void ct_address_print_peer(int fd, char text[CT_ADDRESS_TEXT])
 {
-    struct sockaddr_storage address = {.ss_family = AF_UNSPEC};
+    struct sockaddr_storage address;
     socklen_t size = sizeof(address);
 
+    memset(&address, 0, sizeof(address));
     text[0] = '\0';
     if (getpeername(fd, (struct sockaddr *)&address, &size) != 0)
         return;
