@@ -19,7 +19,7 @@
 enum {
     REQUEST_BYTES = 8192,
     BACKLOG = 1024,
-    ACCEPTS_PER_TURN = 16,
+    ACCEPTS_PER_TURN = 4,
     BODY_BYTES = 8 << 20,
     STREAM_BYTES = 1 << 20,
     HANDSHAKES = 50, /* a second, and at once */

@@ -10,7 +10,7 @@
  * answer above its limit is 500, one not made in time 504; a slow stream ends. Of connections
  * with TLS, whose beginning costs a signature, 50 a second are taken; the others are closed. When
  * all places are taken, one of whoever has most of them is closed for a newcomer, or one that has
- * asked for nothing (web_places.h). 16 connections are accepted per turn of the loop, so that a
+ * asked for nothing (web_places.h). Four connections are accepted per turn of the loop, so that a
  * crowd here keeps nothing else on it waiting.
  *
  * Without a token a request must name the server by an address or as "localhost" (421 otherwise): a
