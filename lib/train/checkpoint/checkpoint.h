@@ -42,7 +42,7 @@ struct ct_ckpt_state {
     uint64_t position; /* samples consumed: the sampler's whole state */
     uint64_t skipped;  /* of the steps: not taken, because they were not finite */
     uint64_t seed;
-    uint64_t generation;   /* of the round that wrote it */
+    uint64_t generation;   /* of the round that wrote it, counted over all jobs on the run */
     uint64_t config_hash;  /* of what defines the training; 0: unknown */
     uint64_t program_hash; /* of the model's program; 0: unknown */
     uint64_t global_batch;

@@ -62,6 +62,57 @@ static void expect_each_step_once(const char *folder)
     cr_assert_eq(e2e_count(text, words), 1);
 }
 
+/* The round that wrote the newest checkpoint, of those of all jobs on the run; 0: none yet. */
+static int round_of_latest(void)
+{
+    char path[PATH_MAX];
+    int round = 0;
+
+    if (!e2e_exists(LATEST "/checkpoints/latest"))
+        return 0;
+    (void)snprintf(path, sizeof path, LATEST "/checkpoints/%.*s/state.json",
+                   (int)(sizeof "step_00000000" - 1), e2e_read(LATEST "/checkpoints/latest"));
+    const char *at = e2e_exists(path) ? strstr(e2e_read(path), "\"generation\":") : NULL;
+    return at != NULL && sscanf(at, "\"generation\": %d", &round) == 1 ? round : 0;
+}
+
+static bool second_round_saves(void *context)
+{
+    (void)context;
+    return round_of_latest() == 2;
+}
+
+/* A job counts its rounds from 1, and the folder has checkpoints of the second round of another. */
+Test(runs, a_run_that_was_restarted_once_goes_on_publishing_when_it_is_resumed)
+{
+    struct proc run;
+    char first[PATH_MAX], steps[64], step[64];
+    pid_t workers[2];
+
+    e2e_start(&run, "--nproc_per_node=2", "--max_restarts=1",
+              e2e_in_root("configs/digits_mlp.yaml"), "--train.epochs=1000000",
+              "--checkpoint.every=20", "--eval.every=0", NULL);
+    (void)e2e_wait_file(LATEST "/checkpoints/latest", 30);
+    cr_assert_eq(e2e_workers(&run, workers, 2), 2);
+    cr_assert_eq(kill(workers[1], SIGKILL), 0);
+    proc_until(second_round_saves, NULL, 30, "a checkpoint of the second round");
+    cr_assert_eq(kill(run.pid, SIGINT), 0);
+    cr_assert_eq(proc_finish(&run, 30), 128 + SIGINT);
+    int stopped = (int)proc_number_after(&run, "to continue from step");
+    proc_free(&run);
+
+    for (int more = 45; more <= 90; more += 45) {
+        (void)snprintf(steps, sizeof steps, "--train.steps=%d", stopped + more);
+        cr_assert_eq(e2e_run(&run, "resume", latest(first) + sizeof "runs", steps, NULL), 0, "%s",
+                     ct_buf_str(&run.text));
+        e2e_not_said(&run, "is not published");
+        proc_free(&run);
+        (void)snprintf(step, sizeof step, "step_%08d\n", stopped + more);
+        cr_assert_str_eq(e2e_read(LATEST "/checkpoints/latest"), step);
+        cr_assert_eq(round_of_latest(), 2 + more / 45);
+    }
+}
+
 Test(runs, an_interrupted_training_goes_on_in_its_folder_and_others_have_theirs)
 {
     struct proc run;

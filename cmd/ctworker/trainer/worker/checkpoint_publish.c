@@ -4,10 +4,11 @@
 #include "agree.h"
 #include "base/str.h"
 #include "parts.h"
-#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/checkpoint_parts.h"
 #include "worker.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* SLICE_MS: how often a wait looks for a stop. STOP_MS: how long a stop waits for the answer.
  * FINISH_MS: longer than an agent goes on without a daemon. */
@@ -104,16 +105,21 @@ static bool is_saved(const struct ct_worker *worker)
 }
 
 /* What rank 0 decides; where ranks hold parts, for all. */
-enum decision { NOTHING, SAVE, SAVE_ASYNC };
+enum decision { NOTHING, SAVE, SAVE_ASYNC, DECISION_BITS = 2 };
 
-static int decide(struct ct_worker *worker, int64_t *ret, struct ct_error *err)
+/* With the decision all learn rank 0's count of rounds: the folder that they write to has it. */
+static int decide(struct ct_worker *worker, enum decision *ret, struct ct_error *err)
 {
     const struct ct_config *cfg = worker->cfg;
+    enum decision decision = NOTHING;
 
-    *ret = NOTHING;
     if (worker->me->rank == 0 && worker->run_dir.checkpoints[0] != '\0' && !is_saved(worker))
-        *ret = cfg->checkpoint.async ? SAVE_ASYNC : SAVE;
-    return ct_parts_held(worker) ? ct_agree_word(worker, ret, err) : 0;
+        decision = cfg->checkpoint.async ? SAVE_ASYNC : SAVE;
+    int64_t word = (int64_t)(worker->rounds_before << DECISION_BITS | decision);
+    int code = ct_parts_held(worker) ? ct_agree_word(worker, &word, err) : 0;
+    worker->rounds_before = (uint64_t)word >> DECISION_BITS;
+    *ret = (enum decision)(word & ((1 << DECISION_BITS) - 1));
+    return code;
 }
 
 /* A checkpoint that cannot be written ends a training at its end alone; a group that is broken does
@@ -162,15 +168,17 @@ int ct_publish_await(struct ct_worker *worker, struct ct_error *err)
 int ct_publish_save(struct ct_worker *worker, struct ct_error *err)
 {
     struct ct_error why = {0};
-    int64_t decision = NOTHING;
+    enum decision decision = NOTHING;
     int code = ct_publish_await(worker, err); /* one at a time */
 
     if (code == 0)
         code = decide(worker, &decision, err);
     if (code != 0 || decision == NOTHING)
         return code;
-    const struct ct_publication next = {
-        .step = worker->step, .generation = worker->me->generation, .best = worker->best};
+    const struct ct_publication next = {.step = worker->step,
+                                        .generation =
+                                            worker->rounds_before + worker->me->generation,
+                                        .best = worker->best};
     const struct ct_ckpt_save save = describe(worker, &next);
     ct_job_at(worker->job, CT_AT_CHECKPOINT, worker->step);
     code = ct_saving_start(worker, &save, decision == SAVE_ASYNC, &why);
@@ -194,6 +202,26 @@ int ct_publish_advance(struct ct_worker *worker, struct ct_error *err)
     return code;
 }
 
+/* Jobs count their rounds from 1, and several may work on a run, one after the other: how many the
+ * earlier ones have counted, as the checkpoint that this job goes on from says. With them each
+ * round of a run has a number above those before. */
+static uint64_t rounds_before(const struct ct_worker *worker)
+{
+    const char *dir = worker->run_dir.checkpoints;
+    uint64_t published = worker->me->published_generation;
+    struct ct_ckpt_state state;
+    char path[PATH_MAX];
+    bool divisible;
+
+    if (dir[0] == '\0' ||
+        (published > 0 ? ct_ckpt_path(dir, worker->me->published_step, path, NULL)
+                       : ct_ckpt_latest(dir, path, NULL)) != 0 ||
+        ct_ckpt_peek(path, &state, &divisible, NULL) != 0 ||
+        strcmp(state.run_id, worker->run_dir.run) != 0 || state.generation < published)
+        return 0;
+    return state.generation - published;
+}
+
 void ct_publish_enter(struct ct_worker *worker, bool found)
 {
     struct ct_publication *publication = &worker->publication;
@@ -203,6 +231,8 @@ void ct_publish_enter(struct ct_worker *worker, bool found)
     if (!goes_on || saving->save.state.step > worker->step || ct_parts_held(worker))
         ct_saving_discard(&worker->saving);
     ct_saving_enter(&worker->saving);
+    if (worker->me->rank == 0)
+        worker->rounds_before = rounds_before(worker);
     if (!goes_on || publication->step > worker->step)
         publication->written = false;
     publication->asked = false;

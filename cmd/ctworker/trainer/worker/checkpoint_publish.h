@@ -27,7 +27,7 @@ struct ct_publication {
     uint64_t step;
     uint64_t digest;
     uint64_t bytes;      /* of its files */
-    uint64_t generation; /* of the round that wrote it */
+    uint64_t generation; /* of the round that wrote it, among all of the run's */
     struct ct_best best; /* evaluation, when it was written */
 };
 

@@ -114,6 +114,7 @@ struct ct_worker {
     struct ct_run_dir run_dir;
 
     /* rank 0's alone */
+    uint64_t rounds_before; /* of earlier jobs on the same run; told to the others as they save */
     struct ct_publication publication;
     struct ct_report report;
 };
