@@ -19,7 +19,8 @@
 struct node;
 struct wandb;
 
-/* Create; *ret_wandb is NULL when log.wandb is off, and the functions below take that. CT_ENOMEM. */
+/* Create; *ret_wandb is NULL when log.wandb is off, and the functions below take that.
+ * CT_ENOMEM. */
 int wandb_new(struct node *node, struct wandb **ret_wandb, struct ct_error *err);
 
 /* A worker of this node writes its metrics to `folder`: follow them. */
