@@ -238,6 +238,7 @@ $(STAMP): FORCE
 .PHONY: FORCE
 FORCE:
 
+$(BUILD)/obj/cmd/ctrun/agent/job/wandb_python.o: cmd/ctrun/agent/job/wandb_follow.py
 $(BUILD)/obj/rendezvous/page/asset.o: $(wildcard rendezvous/page/page.*)
 # What is checked leaves no object.
 CHECKED = $(if $(filter check,$(MODE)),&& touch $@)

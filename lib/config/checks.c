@@ -445,6 +445,16 @@ static bool decay_too_long(const struct ct_config *cfg, const void *member, stru
            cfg->schedule.warmup + decay > cfg->train.steps;
 }
 
+/* ---- log ------------------------------------------------------------------------------------ */
+
+static bool wandb_of_no_file(const struct ct_config *cfg, const void *member, struct ct_buf *why)
+{
+    (void)member;
+    (void)ct_buf_puts(why, "takes its records from metrics.jsonl, which log.jsonl: false leaves "
+                           "out; set log.jsonl to true, or log.wandb to off");
+    return cfg->log.wandb != CT_CONFIG_WANDB_OFF && !cfg->log.jsonl;
+}
+
 #define AT(member) offsetof(struct ct_config, member)
 
 static const struct ct_config_rule rules[] = {
@@ -464,6 +474,7 @@ static const struct ct_config_rule rules[] = {
     {AT(launch.forward_signals), AT(launch.forward_signals), false, bad_signals},
     {AT(launch.requeue_signals), AT(launch.requeue_signals), false, bad_signals},
     {AT(launch.forward_signals), AT(launch.signals_to_handle), false, signal_in_both_lists},
+    {AT(log.wandb), AT(log.jsonl), false, wandb_of_no_file},
     {AT(launch.last_call_ms), AT(launch.join_timeout_ms), false, last_call_after_join},
     {AT(model.classes), AT(model.loss), true, wrong_classes},
     {AT(model.hidden), AT(model.hidden), true, too_many_layers},

@@ -90,14 +90,38 @@ static const char *default_python(const char *self, struct ct_arena *arena)
     return environment && python != NULL && ct_is_executable(python) ? python : "python3";
 }
 
+/* The interpreter of this environment as it is named, and its path; *ret_path is NULL when it is
+ * not in PATH. */
+static const char *find_python(const char *self, char *const *env, struct ct_arena *arena,
+                               const char **ret_path)
+{
+    const char *python = ct_env_find(env, "PYTHON_EXEC");
+
+    if (python == NULL || *python == '\0')
+        python = default_python(self, arena);
+    *ret_path = ct_find_program(python, ct_env_find(env, "PATH"), arena);
+    return python;
+}
+
+int ct_program_python(char *const *env, struct ct_arena *arena, const char **ret_path,
+                      struct ct_error *err)
+{
+    char self[4096];
+    ssize_t size = readlink("/proc/self/exe", self, sizeof self - 1);
+
+    self[CT_MAX(size, 0)] = '\0';
+    const char *python = find_python(self, env, arena, ret_path);
+    if (*ret_path != NULL)
+        return 0;
+    return ct_error_set(err, CT_EUNAVAILABLE,
+                        "%s is not in PATH; install it, or name another in PYTHON_EXEC", python);
+}
+
 static int decide_python(const struct ct_program_request *request, struct ct_arena *arena,
                          struct ct_program *program, struct ct_error *err)
 {
-    const char *python = ct_env_find(request->env, "PYTHON_EXEC");
+    const char *python = find_python(request->self, request->env, arena, &program->path);
 
-    if (python == NULL || *python == '\0')
-        python = default_python(request->self, arena);
-    program->path = ct_find_program(python, ct_env_find(request->env, "PATH"), arena);
     if (program->path == NULL)
         return ct_error_set(err, CT_EUNAVAILABLE,
                             "%s, needed to run %s, is not in PATH; install it, name another in "

@@ -46,6 +46,11 @@ struct ct_program {
 int ct_program_decide(const struct ct_program_request *request, struct ct_arena *arena,
                       struct ct_program *ret_program, struct ct_error *err);
 
+/* Find the interpreter of Python scripts: PYTHON_EXEC, that of the virtual environment that ctrun
+ * was installed in, or python3 of PATH. CT_EUNAVAILABLE. */
+int ct_program_python(char *const *env, struct ct_arena *arena, const char **ret_path,
+                      struct ct_error *err);
+
 /* Check that a name without a slash, which can only be a file here, is executable, for a job that
  * is started later from here. Other names may resolve differently there: 0. */
 int ct_program_check_name(const struct ct_program_request *request, struct ct_arena *arena,

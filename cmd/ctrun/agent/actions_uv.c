@@ -343,6 +343,8 @@ static void do_begin(struct node *node, const struct agent_event *event)
     (void)event;
     node->restarts = round->restarts;
     node->place = (int)round->self;
+    if (node->place != 0)
+        wandb_leave(node->wandb);
     node->log.node = node->server_log.node = &node->place;
     report_round(node, restarts_before);
     bool is_first = !node->took_part;
@@ -500,10 +502,15 @@ static void close_all(struct node *node)
     ct_console_close(node->console, NULL, NULL);
 }
 
+static void finish_events(struct node *node)
+{
+    job_events_finish(node->events, close_all, node);
+}
+
 static void do_close(struct node *node, const struct agent_event *event)
 {
     (void)event;
-    job_events_finish(node->events, close_all, node);
+    wandb_finish(node->wandb, finish_events, node);
 }
 
 /* ---- all of them ---------------------------------------------------------------------------- */

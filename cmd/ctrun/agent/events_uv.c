@@ -274,7 +274,10 @@ static void on_finished(void *context, bool well)
 
 static void on_other(void *context, pid_t pid, int status)
 {
-    job_events_reaped(((const struct node *)context)->events, pid, status);
+    const struct node *node = context;
+
+    job_events_reaped(node->events, pid, status);
+    wandb_reaped(node->wandb, pid, status);
 }
 
 const struct ct_workers_callbacks node_workers_callbacks = {

@@ -29,6 +29,7 @@
 #include "script_watch_uv.h"
 #include "signals_uv.h"
 #include "store_uv.h"
+#include "wandb_uv.h"
 #include "warm_start_uv.h"
 #include "watch_uv.h"
 #include "wire/control_page.h"
@@ -120,6 +121,7 @@ struct node {
     struct all_lines *all_lines;  /* those of the other nodes, on this one's console */
     struct health *health;        /* of the GPUs; NULL: not asked for */
     struct job_events *events;    /* of the job, for files and hooks; NULL: not asked for */
+    struct wandb *wandb;          /* takes the metrics of a worker here; NULL: not asked for */
     struct signals signals;
 
     struct report report;

@@ -155,6 +155,8 @@ static int open_node(struct node *node, struct ct_error *err)
         node->all_lines == NULL || script_watch_new(node, &node->scripts) != 0)
         return ct_error_set(err, CT_ENOMEM, "out of memory");
     int rc = job_events_new(node, &node->events, err);
+    if (rc == 0)
+        rc = wandb_new(node, &node->wandb, err);
     return rc == 0 ? ct_control_page_new(&node->page, &node->page_fd, err) : rc;
 }
 

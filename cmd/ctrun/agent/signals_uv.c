@@ -48,8 +48,10 @@ static void on_signal(uv_signal_t *handle, int signal)
     struct node *node = handle->data;
 
     node_feed(node, &(struct agent_event){.kind = AGENT_ON_SIGNAL, .signal = signal});
-    if (node->core.forced)
+    if (node->core.forced) {
+        wandb_hurry(node->wandb);
         job_events_hurry(node->events);
+    }
 }
 
 void signals_watch(struct node *node)

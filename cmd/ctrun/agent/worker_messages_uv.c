@@ -131,6 +131,7 @@ void messages_receive(void *context, uint32_t local_rank, const struct ct_messag
     case CT_MSG_OUTPUT:
         (void)ct_str_copy(node->training.run_folder, sizeof node->training.run_folder,
                           message->output.folder);
+        wandb_follow(node->wandb, node->training.run_folder);
         break;
     case CT_MSG_PROGRESS:
         on_progress(node, &message->progress);

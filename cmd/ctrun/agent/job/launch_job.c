@@ -7,6 +7,7 @@
 #include "net/key.h"
 #include "rendezvous/history/history.h"
 #include "slots.h"
+#include "wandb_python.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -156,6 +157,8 @@ int job_decide(struct job *job, char *const *args, char *const *env, struct ct_e
         rc = hardware_decide(job, err);
     if (rc == 0)
         rc = decide_hook(job, err);
+    if (rc == 0)
+        rc = wandb_find(cfg, env, &job->arena, &job->wandb_python, err);
     if (rc == 0)
         rc = decide_folder(job, err);
     return rc;

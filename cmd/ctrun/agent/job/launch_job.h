@@ -41,6 +41,7 @@ struct job {
     bool for_output;            /* what the workers print is the result: set before job_decide */
     struct ct_hook_target hook; /* of the job's events; its `path` NULL: none */
     uint64_t hook_kinds;        /* that go to it, a bit each */
+    const char *wandb_python;   /* the interpreter that has wandb; NULL: log.wandb is off */
     const struct ct_slurm *slurm; /* what Slurm says, NULL outside of it: set before job_decide */
 };
 
