@@ -115,7 +115,7 @@ LIBS_top    := -ljansson
 
 PROGRAMS := ctrun ctrund ctworker
 # The folders of program $1 that are no module.
-folders = cmd/$1 $(filter-out $(DIRS_agent),$(patsubst %/.,%,$(wildcard $(addsuffix /.,$(addprefix cmd/$1/,agent agent/* doctor plot sweep top)))))
+folders = cmd/$1 $(filter-out $(DIRS_agent),$(patsubst %/.,%,$(wildcard $(addsuffix /.,$(addprefix cmd/$1/,agent agent/* cli doctor models operators plot scheduler sweep top)))))
 USES_ctrun    := config decode data train recipe planner launch hook tcpstore rdzv agent doctor top bench calibrate
 USES_ctrund   := config rdzv hook
 USES_ctworker := trainer

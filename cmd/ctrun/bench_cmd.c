@@ -1,6 +1,6 @@
 /* ctrun bench: measure this job's machines. `bench collectives` starts a job whose workers are this
  * program itself, as `bench worker`; what it does not know are options of `run`. */
-#include "commands.h"
+#include "cli/commands.h"
 
 #include "base/assert.h"
 #include "base/error.h"

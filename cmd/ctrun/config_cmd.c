@@ -1,7 +1,7 @@
 /* ctrun config FILE [options]: check a configuration and print it with the origin of each value.
  * ctrun config --schema | --man | --completion SHELL: what config.def says, in other forms. */
 #include "base/str.h"
-#include "commands.h"
+#include "cli/commands.h"
 #include "config/config.h"
 #include "recipe/recipe.h"
 

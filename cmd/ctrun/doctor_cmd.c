@@ -1,18 +1,18 @@
 /* ctrun doctor: what would keep a job from starting here and between machines. Looks (doctor/), has
  * it judged (doctor/core), prints. */
-#include "commands.h"
+#include "cli/commands.h"
 
-#include "admin_uv.h"
 #include "base/assert.h"
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/str.h"
-#include "cli_options.h"
+#include "cli/cli_options.h"
 #include "doctor/core/doctor.h"
 #include "doctor/hosts_uv.h"
 #include "doctor/look.h"
 #include "net/endpoint.h"
 #include "net/key.h"
+#include "operators/admin_uv.h"
 
 #include <stdio.h>
 #include <stdlib.h>

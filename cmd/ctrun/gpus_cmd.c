@@ -1,11 +1,11 @@
 /* ctrun gpus: how this machine's GPUs are. With --ask and --watch it is the process that asks
  * NVML, for another ctrun (diagnose/nvml_probe_uv.h). */
-#include "commands.h"
+#include "cli/commands.h"
 
 #include "base/assert.h"
 #include "base/fs.h"
 #include "base/json.h"
-#include "cli_options.h"
+#include "cli/cli_options.h"
 #include "diagnose/nvml_probe_uv.h"
 #include "hardware/gpus.h"
 #include "hardware/xid.h"

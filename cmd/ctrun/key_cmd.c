@@ -1,5 +1,5 @@
 /* ctrun key new FILE: the secret that the nodes of a job share. */
-#include "commands.h"
+#include "cli/commands.h"
 
 #include "base/error.h"
 #include "net/key.h"

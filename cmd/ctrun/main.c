@@ -1,7 +1,7 @@
 /* ctrun: one worker per device on every node, watched over. A table of subcommands (commands.def);
  * without one, `run` is meant. */
 #include "base/error.h"
-#include "commands.h"
+#include "cli/commands.h"
 
 #include <fcntl.h>
 #include <signal.h>

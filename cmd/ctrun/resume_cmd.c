@@ -4,7 +4,7 @@
  *     ctrun resume                                   the run that began last
  *     ctrun resume digits_mlp --train.epochs 60      the newest of that name, for longer
  *     ctrun resume digits_mlp --best --optim.lr 1e-4 from its best evaluation, with a lower rate */
-#include "commands.h"
+#include "cli/commands.h"
 
 #include "agent/job/run_text.h"
 #include "base/error.h"

@@ -1,14 +1,14 @@
 /* ctrun run: read the configuration, decide what this node does, do it. */
-#include "commands.h"
+#include "cli/commands.h"
 
 #include "agent/job/launch_job.h"
 #include "agent/node_uv.h"
 #include "base/error.h"
 #include "base/log/log.h"
 #include "collectives/planner/check.h"
-#include "kubernetes_layer.h"
 #include "recipe/recipe.h"
-#include "slurm_layer.h"
+#include "scheduler/kubernetes_layer.h"
+#include "scheduler/slurm_layer.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* ctrun runs: the trainings that were run here, how far they came and how they ended; of two, what
  * is different. Reads what they left (run.json, metrics.jsonl, config.yaml) and starts nothing. */
-#include "commands.h"
+#include "cli/commands.h"
 
 #include "agent/job/run_text.h"
 #include "base/assert.h"
@@ -9,7 +9,7 @@
 #include "base/log/record.h"
 #include "base/number/scale.h"
 #include "base/str.h"
-#include "cli_options.h"
+#include "cli/cli_options.h"
 #include "train/run_values.h"
 #include "train/runs.h"
 

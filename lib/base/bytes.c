@@ -61,6 +61,18 @@ uint32_t ct_get_be32(const void *at)
     return __builtin_bswap32(ct_get_le32(at));
 }
 
+void ct_put_hex(const void *bytes, size_t count, char *ret_text)
+{
+    static const char digits[] = "0123456789abcdef";
+    const unsigned char *at = bytes;
+
+    for (size_t i = 0; i < count; i++) {
+        ret_text[2 * i] = digits[at[i] >> 4];
+        ret_text[2 * i + 1] = digits[at[i] & 15];
+    }
+    ret_text[2 * count] = '\0';
+}
+
 void ct_buf_init(struct ct_buf *buf, size_t limit)
 {
     *buf = (struct ct_buf){.limit = limit};

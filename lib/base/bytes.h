@@ -17,6 +17,9 @@ uint32_t ct_get_le32(const void *at);
 uint64_t ct_get_le64(const void *at);
 uint32_t ct_get_be32(const void *at);
 
+/* Write `count` bytes as 2 * count lower case hexadecimal digits, terminated. */
+void ct_put_hex(const void *bytes, size_t count, char *ret_text);
+
 struct ct_buf {
     char *data; /* data[0 .. size), and a terminator behind it unless NULL */
     size_t size;

@@ -2,6 +2,7 @@
 #include "launch/strays.h"
 
 #include "base/assert.h"
+#include "base/bytes.h"
 #include "base/clock.h"
 
 #include <ctype.h>
@@ -27,10 +28,8 @@ void ct_strays_mark(char mark[CT_MARK_TEXT])
     unsigned char random[CT_MARK_BYTES];
 
     mark[0] = '\0';
-    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return;
-    for (size_t i = 0; i < sizeof random; i++)
-        (void)snprintf(mark + 2 * i, 3, "%02x", random[i]);
+    if (getrandom(random, sizeof random, 0) == (ssize_t)sizeof random)
+        ct_put_hex(random, sizeof random, mark);
 }
 
 /* ---- one process ---------------------------------------------------------------------------- */

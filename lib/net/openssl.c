@@ -50,3 +50,11 @@ int ct_openssl_get(const struct ct_openssl **ret_ssl, struct ct_error *err)
     *ret_ssl = &library;
     return 0;
 }
+
+void ct_openssl_hmac(const struct ct_openssl *ssl, const void *key, size_t key_size,
+                     const void *data, size_t size, unsigned char ret_mac[CT_HMAC_BYTES])
+{
+    unsigned length = CT_HMAC_BYTES;
+
+    ssl->HMAC(ssl->EVP_sha256(), key, (int)key_size, data, size, ret_mac, &length);
+}

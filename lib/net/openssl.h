@@ -22,4 +22,10 @@ struct ct_openssl {
  * when it is missing or too old, with the package to install. */
 int ct_openssl_get(const struct ct_openssl **ret_ssl, struct ct_error *err);
 
+enum { CT_HMAC_BYTES = 32 };
+
+/* HMAC-SHA256 (RFC 2104) of `size` bytes. */
+void ct_openssl_hmac(const struct ct_openssl *ssl, const void *key, size_t key_size,
+                     const void *data, size_t size, unsigned char ret_mac[CT_HMAC_BYTES]);
+
 #endif

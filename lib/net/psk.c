@@ -1,43 +1,31 @@
 /* See psk.h. */
 #include "net/psk.h"
 
+#include "base/bytes.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #define PREFIX "ctrun/1 agent "
 
-enum { HASH_BYTES = 32, TAG_TEXT = CT_TLS_TAG - 1 };
-
-static void hmac(const struct ct_openssl *ssl, const void *key, size_t key_size, const void *data,
-                 size_t size, unsigned char ret_mac[HASH_BYTES])
-{
-    unsigned length = HASH_BYTES;
-
-    ssl->HMAC(ssl->EVP_sha256(), key, (int)key_size, data, size, ret_mac, &length);
-}
-
-static void print_tag(const unsigned char *hash, char ret_tag[CT_TLS_TAG])
-{
-    for (int i = 0; i < TAG_TEXT / 2; i++)
-        snprintf(ret_tag + 2 * i, 3, "%02x", hash[i]);
-}
+enum { TAG_TEXT = CT_TLS_TAG - 1 };
 
 void ct_psk_key_tag(const struct ct_openssl *ssl, const struct ct_key *key,
                     char ret_tag[CT_TLS_TAG])
 {
     static const char label[] = "ctrun/1 key tag";
-    unsigned char mac[HASH_BYTES];
+    unsigned char mac[CT_HMAC_BYTES];
 
-    hmac(ssl, key->secret, CT_KEY_BYTES, label, strlen(label), mac);
-    print_tag(mac, ret_tag);
+    ct_openssl_hmac(ssl, key->secret, CT_KEY_BYTES, label, strlen(label), mac);
+    ct_put_hex(mac, TAG_TEXT / 2, ret_tag);
 }
 
 void ct_psk_job_tag(const struct ct_openssl *ssl, const char *job, char ret_tag[CT_TLS_TAG])
 {
-    unsigned char hash[HASH_BYTES];
+    unsigned char hash[SHA256_DIGEST_LENGTH];
 
     ssl->SHA256((const unsigned char *)job, strlen(job), hash);
-    print_tag(hash, ret_tag);
+    ct_put_hex(hash, TAG_TEXT / 2, ret_tag);
 }
 
 void ct_psk_name(const char *key_tag, const char *job_tag, char ret_name[CT_PSK_NAME])
@@ -66,11 +54,11 @@ bool ct_psk_parse(const void *name, size_t size, char ret_key_tag[CT_TLS_TAG],
 void ct_psk_derive(const struct ct_openssl *ssl, const struct ct_key *key, const char *key_tag,
                    const char *job_tag, unsigned char ret_psk[CT_PSK_BYTES])
 {
-    unsigned char extracted[HASH_BYTES];
+    unsigned char extracted[CT_HMAC_BYTES];
     char info[CT_PSK_NAME];
 
-    hmac(ssl, job_tag, TAG_TEXT, key->secret, CT_KEY_BYTES, extracted);
+    ct_openssl_hmac(ssl, job_tag, TAG_TEXT, key->secret, CT_KEY_BYTES, extracted);
     int size = snprintf(info, sizeof(info), PREFIX "%s\x01", key_tag);
-    hmac(ssl, extracted, sizeof(extracted), info, (size_t)size, ret_psk);
+    ct_openssl_hmac(ssl, extracted, sizeof(extracted), info, (size_t)size, ret_psk);
     explicit_bzero(extracted, sizeof(extracted));
 }

@@ -5,6 +5,7 @@
 #include "rendezvous/service/admin.h"
 
 #include "base/assert.h"
+#include "base/bytes.h"
 #include "base/str.h"
 
 #include <inttypes.h>
@@ -15,7 +16,7 @@
 #define VERSION "ctrun page order 1"
 #define LABEL "ctrun/1 page orders"
 
-enum { TEXT_BYTES = 2048, MAC_BYTES = 32 };
+enum { TEXT_BYTES = 2048 };
 
 enum line {
     LINE_VERSION,
@@ -30,16 +31,10 @@ enum line {
     LINES
 };
 
-static void print_hex(const unsigned char *bytes, size_t count, char *text)
-{
-    for (size_t i = 0; i < count; i++)
-        (void)snprintf(text + 2 * i, 3, "%02x", bytes[i]);
-}
-
 void ct_page_orders_init(struct ct_page_orders *orders, const unsigned char random[16])
 {
     *orders = (struct ct_page_orders){.server = ""};
-    print_hex(random, 16, orders->server);
+    ct_put_hex(random, 16, orders->server);
 }
 
 void ct_page_orders_nonce(const struct ct_page_orders *orders, uint64_t now_ms,
@@ -101,18 +96,15 @@ static bool read_order(char *const lines[LINES], struct ct_page_order *order)
 static int put_mark(const struct ct_key *key, const char *text, size_t size,
                     char ret_mark[CT_PAGE_MARK], struct ct_error *err)
 {
-    unsigned char derived[MAC_BYTES], mac[MAC_BYTES];
+    unsigned char derived[CT_HMAC_BYTES], mac[CT_HMAC_BYTES];
     const struct ct_openssl *ssl;
-    unsigned length = MAC_BYTES;
     int code = ct_openssl_get(&ssl, err);
 
     if (code != 0)
         return code;
-    ssl->HMAC(ssl->EVP_sha256(), key->secret, CT_KEY_BYTES, (const unsigned char *)LABEL,
-              sizeof LABEL - 1, derived, &length);
-    ssl->HMAC(ssl->EVP_sha256(), derived, MAC_BYTES, (const unsigned char *)text, size, mac,
-              &length);
-    print_hex(mac, sizeof mac, ret_mark);
+    ct_openssl_hmac(ssl, key->secret, CT_KEY_BYTES, LABEL, sizeof LABEL - 1, derived);
+    ct_openssl_hmac(ssl, derived, sizeof derived, text, size, mac);
+    ct_put_hex(mac, sizeof mac, ret_mark);
     explicit_bzero(derived, sizeof derived);
     return 0;
 }

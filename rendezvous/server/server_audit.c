@@ -14,6 +14,8 @@
 #include "base/log/record.h"
 #include "base/number/hash.h"
 
+#include <string.h>
+
 static void put_string(struct ct_buf *line, const char *key, const char *text)
 {
     if (text != NULL && text[0] != '\0')
@@ -47,6 +49,15 @@ static void begin(const struct ct_rdzv_server *server, struct ct_buf *line, cons
     ct_record_string(line, "deed", deed);
 }
 
+/* Of a kind of refusal and an address without its port: a stranger's connections count together. */
+static uint64_t kind_of(const struct ct_server_origin *from, const struct ct_service_deed *deed)
+{
+    const char *port = strrchr(from->peer, ':');
+    size_t size = port != NULL ? (size_t)(port - from->peer) : strlen(from->peer);
+
+    return ct_hash_str(deed->deed) ^ ct_hash64(from->peer, size, 0) ^ (uint64_t)deed->code;
+}
+
 /* False: too many of this kind were refused lately. */
 static bool may_write(struct ct_rdzv_server *server, const struct ct_server_origin *from,
                       const struct ct_service_deed *deed)
@@ -56,9 +67,8 @@ static bool may_write(struct ct_rdzv_server *server, const struct ct_server_orig
 
     if (deed->is_order)
         return true;
-    bool pass = ct_log_limit_pass(
-        &server->audit_limit, ct_server_now_ms(server),
-        ct_hash_str(deed->deed) ^ ct_hash_str(from->peer) ^ (uint64_t)deed->code, &left_out);
+    bool pass = ct_log_limit_pass(&server->audit_limit, ct_server_now_ms(server),
+                                  kind_of(from, deed), &left_out);
     if (left_out > 0) {
         begin(server, &line, "left_out");
         ct_record_whole(&line, "refusals", left_out);

@@ -52,7 +52,7 @@ static bool prints_document(const char *word)
 {
     static const char *const others[] = {
 #define CT_COMMAND(name, function, usage, brief, also, arguments) #name,
-#include "../../cmd/ctrun/commands.def"
+#include "../../cmd/ctrun/cli/commands.def"
         NULL};
     bool runs = strcmp(word, "run") == 0 || strcmp(word, "resume") == 0;
 

@@ -4,13 +4,13 @@
  *     ctrun plot                                    the loss of the run that began last
  *     ctrun plot runs/digits_mlp/2026* --log        those of several, told apart by their settings
  *     ctrun plot digits_mlp --metric loss --metric lr -o digits.svg */
-#include "cmd/ctrun/commands.h"
+#include "cmd/ctrun/cli/commands.h"
 
 #include "base/assert.h"
 #include "base/fs.h"
 #include "base/number/scale.h"
 #include "base/str.h"
-#include "cmd/ctrun/cli_options.h"
+#include "cmd/ctrun/cli/cli_options.h"
 #include "cmd/ctrun/plot/run_labels.h"
 #include "train/plot/plot.h"
 #include "train/runs.h"

@@ -2,14 +2,14 @@
  * fit on this node; the worst half is stopped early. Started again, it goes on with what is left.
  *
  *     ctrun --sweep optim.lr=1e-3,3e-4 --sweep seed=1,2 configs/char_gpt.yaml */
-#include "cmd/ctrun/commands.h"
+#include "cmd/ctrun/cli/commands.h"
 
 #include "base/assert.h"
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/number/hash.h"
 #include "base/str.h"
-#include "cmd/ctrun/cli_options.h"
+#include "cmd/ctrun/cli/cli_options.h"
 #include "cmd/ctrun/sweep/sweep_results.h"
 #include "cmd/ctrun/sweep/sweep_trials.h"
 #include "hardware/nproc.h"

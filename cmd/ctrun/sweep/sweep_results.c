@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "base/log/record.h"
 #include "base/str.h"
-#include "cmd/ctrun/commands.h"
+#include "cmd/ctrun/cli/commands.h"
 
 #include <inttypes.h>
 #include <math.h>

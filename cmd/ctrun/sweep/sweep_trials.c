@@ -4,7 +4,7 @@
 #include "base/assert.h"
 #include "base/fs.h"
 #include "base/str.h"
-#include "cmd/ctrun/commands.h"
+#include "cmd/ctrun/cli/commands.h"
 #include "cmd/ctrun/sweep/sweep_results.h"
 #include "launch/spawn.h"
 #include "train/runs.h"

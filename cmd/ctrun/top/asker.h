@@ -5,7 +5,7 @@
 #ifndef CT_CTRUN_TOP_ASKER_H
 #define CT_CTRUN_TOP_ASKER_H
 
-#include "cmd/ctrun/admin_uv.h"
+#include "cmd/ctrun/operators/admin_uv.h"
 #include "cmd/ctrun/top/core/top.h"
 
 struct top_asker;

@@ -5,8 +5,8 @@
  *
  * The first answer is waited for before the terminal is taken: what is wrong is said as `ctrun
  * status` says it. Later on, a rendezvous that is gone is asked until it is there again. */
-#include "cmd/ctrun/asking.h"
-#include "cmd/ctrun/commands.h"
+#include "cmd/ctrun/cli/commands.h"
+#include "cmd/ctrun/operators/asking.h"
 #include "cmd/ctrun/top/asker.h"
 #include "cmd/ctrun/top/screen.h"
 

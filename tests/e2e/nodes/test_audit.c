@@ -2,6 +2,7 @@
 #include "e2e.h"
 
 #include "base/assert.h"
+#include "base/log/log_limit.h"
 
 #include <criterion/criterion.h>
 #include <jansson.h>
@@ -77,7 +78,8 @@ static int order(const char *verb, const char *with, const char *host, const cha
     return status;
 }
 
-static void order_on_page(const char *with)
+/* So many times. */
+static void order_on_page(const char *with, const char *times)
 {
     struct proc run;
     const char *const argv[] = {"/usr/bin/python3",
@@ -89,6 +91,7 @@ static void order_on_page(const char *with)
                                 "node7",
                                 "bob",
                                 "well again",
+                                times,
                                 NULL};
 
     cr_assert_eq(proc_run(&run, argv, NULL, 30), 0, "%s", ct_buf_str(&run.text));
@@ -143,8 +146,8 @@ Test(audit, who_ordered_what_and_who_was_refused_is_there_and_no_name_can_forge_
 
     cr_assert_neq(order("uncordon", key, "node8", "--reason=b"), 0);
     cr_assert_eq(order("cordon", other, "node7", "--reason=b"), 77);
-    order_on_page(other);
-    order_on_page(key);
+    order_on_page(other, "1");
+    order_on_page(key, "1");
     end();
     is = record("audit", 1, "uncordon", "refused");
     cr_assert_str_eq(field(is, "text"), "host node8 is not cordoned in job night");
@@ -161,6 +164,16 @@ Test(audit, who_ordered_what_and_who_was_refused_is_there_and_no_name_can_forge_
     json_decref(is);
     cr_assert_eq(stat(e2e_in_folder("audit"), &log), 0);
     cr_assert_eq(log.st_mode & 0777, 0600);
+}
+
+Test(audit, a_stranger_with_many_connections_fills_no_log_as_one_with_one)
+{
+    start(e2e_in_folder("audit"));
+    order_on_page(other, "40"); /* each from a port of its own */
+    cr_assert_eq(order("cordon", key, "node7", "--reason=a"), 0);
+    end();
+    json_decref(record("audit", CT_LOG_PER_REASON - 1, "order", "refused"));
+    json_decref(record("audit", CT_LOG_PER_REASON, "cordon", "done"));
 }
 
 Test(audit, the_file_is_opened_again_at_sighup_and_a_full_disk_stops_nothing)

@@ -12,14 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Who asks for the only job of this user finds those of this test alone. */
-static void enter(void)
-{
-    e2e_enter();
-    cr_assert_eq(setenv("XDG_RUNTIME_DIR", e2e_in_folder(""), 1), 0);
-}
-
-TestSuite(logs, .init = enter, .fini = e2e_leave, .timeout = 60);
+TestSuite(logs, .init = e2e_enter, .fini = e2e_leave, .timeout = 60);
 
 /* It says who it is and what all say, waits for the file "go", and says more. */
 static const char *talker(const char *more)
@@ -116,9 +109,9 @@ Test(logs, the_last_words_of_a_killed_rank_are_in_it_and_the_next_round_follows)
                                 "  echo last words; kill -KILL $$\nfi\n"
                                 "[ $TORCHELASTIC_RESTART_COUNT = 0 ] && exec sleep 600\n"
                                 "echo \"rank $RANK again\"");
-    const char *const argv[] = {proc_program("ctrun"), "logs", "-f", NULL};
+    const char *const argv[] = {proc_program("ctrun"), "logs", "last-words", "-f", NULL};
 
-    e2e_start(&job, "--nproc_per_node=2", "--max_restarts=1", script, NULL);
+    e2e_start(&job, "--rdzv_id=last-words", "--nproc_per_node=2", "--max_restarts=1", script, NULL);
     cr_assert_not_null(proc_wait_text(&job, "same everywhere", 20));
     proc_start(&logs, argv, NULL);
     cr_assert_not_null(proc_wait_text(&logs, "[0-1] x2: same everywhere", 20));
@@ -172,9 +165,9 @@ Test(logs, who_reads_slowly_is_told_what_he_missed_and_slows_nobody)
     struct proc job, logs;
     const char *script = talker("seq -f 'line %.0f of the flood' 100000\necho flooded\n"
                                 "while [ ! -e end ]; do sleep 0.02; done");
-    const char *const argv[] = {proc_program("ctrun"), "logs", "-f", NULL};
+    const char *const argv[] = {proc_program("ctrun"), "logs", "flood", "-f", NULL};
 
-    e2e_start(&job, "--nproc_per_node=1", script, NULL);
+    e2e_start(&job, "--rdzv_id=flood", "--nproc_per_node=1", script, NULL);
     cr_assert_not_null(proc_wait_text(&job, "same everywhere", 20));
     proc_start(&logs, argv, NULL);
     cr_assert_not_null(proc_wait_text(&logs, "same everywhere", 20));

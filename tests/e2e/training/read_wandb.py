@@ -1,8 +1,9 @@
 """What the offline runs of wandb below a run's folder hold, by wandb's own messages; for test_wandb.c.
 
-    python3 read_wandb.py FOLDER
+    python3 read_wandb.py FOLDER EARLIER
 
 Prints the ids, the number of files, whether each step stands once and all of metrics.jsonl are there, and some values.
+EARLIER is metrics.jsonl as it was before a restart: steps that were handed over from it stand as they were then.
 """
 import glob
 import json
@@ -65,22 +66,35 @@ for path in files:
         elif kind == "exit":
             exits.append(record.exit.exit_code)
 
-with open(os.path.join(folder, "metrics.jsonl"), encoding="utf-8") as file:
-    metrics = [json.loads(line) for line in file]
-expected = {}
-for record in metrics:
-    row = expected.setdefault(record["step"], {})
-    row.update({f"{record['kind']}/{key}": value for key, value in record.items() if key not in ("v", "kind", "step")})
+def read_metrics(path):
+    """The records of metrics.jsonl, and as rows by step."""
+    with open(path, encoding="utf-8") as metrics:
+        found = [json.loads(line) for line in metrics if line.endswith("\n")]
+    by_step = {}
+    for entry in found:
+        row = by_step.setdefault(entry["step"], {})
+        row.update({f"{entry['kind']}/{key}": value for key, value in entry.items()
+                    if key not in ("v", "kind", "step")})
+    return found, by_step
+
+
+def is_same(row, other):
+    """Has a row of wandb the values and the time of one of metrics.jsonl?"""
+    time = max(value for key, value in other.items() if key.endswith("/time"))
+    return abs(row["_timestamp"] - time) <= 0.001 and all(
+        row.get(key) == other.get(key) for key in ("train/loss", "eval/accuracy", "eval/loss"))
+
+
+metrics, expected = read_metrics(os.path.join(folder, "metrics.jsonl"))
+_, earlier = read_metrics(sys.argv[2])
 steps = [step for step, _ in rows]
 missing = set(expected) - set(steps)
-wrong = [step for step, row in rows for key in ("train/loss", "eval/accuracy", "eval/loss")
-         if step in expected and row.get(key) != expected[step].get(key)]
-late = [step for step, row in rows if step in expected and abs(row["_timestamp"] - max(
-    value for key, value in expected[step].items() if key.endswith("/time"))) > 0.001]
+wrong = [step for step, row in rows
+         if not any(step in lives and is_same(row, lives[step]) for lives in (expected, earlier))]
 last = metrics[-1]
 print(f"files {len(files)}, ids {len(ids)}, project {' '.join(projects)}, exits {exits}")
 print(f"rows {len(rows)}, steps {len(set(steps))}, ascending {steps == sorted(set(steps))}, missing {len(missing)}, "
-      f"wrong {len(wrong)}, late {len(late)}")
+      f"wrong {len(wrong)}")
 print(f"seed {config.get('seed')}, hidden {config.get('model', {}).get('hidden')}, "
       f"command {'yes' if config.get('ctrun', {}).get('command') else 'no'}")
 print(f"summary {summary.get('eval/accuracy') == last.get('accuracy')} {summary.get('_step')}")

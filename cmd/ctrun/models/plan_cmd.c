@@ -2,12 +2,12 @@
  *                 [--ops] [--json] [OPTIONS]: what a training would take, without starting it.
  *
  * Options that are not its own are the configuration's, so whatever a run takes can be tried. */
-#include "commands.h"
+#include "cmd/ctrun/cli/commands.h"
 
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/str.h"
-#include "cli_options.h"
+#include "cmd/ctrun/cli/cli_options.h"
 #include "collectives/planner/plan_report.h"
 #include "plan_calibrate.h"
 #include "recipe/recipe.h"

@@ -2,7 +2,7 @@
  *
  * The rendezvous answers with a record a line (service_events.c). With --follow it tells of each
  * that comes later on the same connection, up to the last one before it forgets the job or ends. */
-#include "commands.h"
+#include "cmd/ctrun/cli/commands.h"
 
 #include "asking.h"
 #include "rendezvous/service/admin.h"

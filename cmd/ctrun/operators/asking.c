@@ -2,7 +2,7 @@
 #include "asking.h"
 
 #include "base/fs.h"
-#include "commands.h"
+#include "cmd/ctrun/cli/commands.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  *                                     agents and ranks are doing
  *   --job ID, --rdzv_endpoint E       of all nodes of the job: their agents send them through the
  *                                     rendezvous; with the verdict on them (flight_job.h) */
-#include "commands.h"
+#include "cmd/ctrun/cli/commands.h"
 
 #include "asking.h"
 

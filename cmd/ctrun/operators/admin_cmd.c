@@ -1,5 +1,5 @@
 /* ctrun status | drain | cordon | uncordon | takeover: questions and orders to a job that runs. */
-#include "commands.h"
+#include "cmd/ctrun/cli/commands.h"
 
 #include "asking.h"
 #include "base/assert.h"

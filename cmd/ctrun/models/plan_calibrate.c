@@ -5,8 +5,8 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "cmd/ctrun/cli/commands.h"
 #include "collectives/planner/calibrate/calibrate.h"
-#include "commands.h"
 
 #include <limits.h>
 #include <sched.h>

@@ -4,7 +4,7 @@
  *
  * A reader that is slow makes nobody wait but himself: nodes overwrite what he has not taken, and
  * say how much. */
-#include "commands.h"
+#include "cmd/ctrun/cli/commands.h"
 
 #include "asking.h"
 #include "base/assert.h"

@@ -1,9 +1,9 @@
 /* See trained.h. */
 #include "trained.h"
 
-#include "agent/job/run_text.h"
 #include "base/assert.h"
 #include "base/str.h"
+#include "cmd/ctrun/agent/job/run_text.h"
 #include "recipe/recipe.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/weights.h"

@@ -1,11 +1,11 @@
 /* ctrun k8s [OPTIONS] [OPTIONS of run] train.yaml | PROGRAM: a manifest for Kubernetes on standard
  * output. The configuration is read here, so that its errors are found before pods are started. */
-#include "commands.h"
+#include "cmd/ctrun/cli/commands.h"
 
-#include "agent/job/launch_job.h"
 #include "base/assert.h"
 #include "base/fs.h"
 #include "base/str.h"
+#include "cmd/ctrun/agent/job/launch_job.h"
 #include "config/config.h"
 #include "kubernetes/manifest.h"
 

@@ -2,12 +2,12 @@
  *
  *     ctrun export runs/novel gpt2-novel      gpt2-novel/model.safetensors, gpt2-novel/config.json
  *     python3 -c 'GPT2LMHeadModel.from_pretrained("gpt2-novel")' */
-#include "commands.h"
+#include "cmd/ctrun/cli/commands.h"
 
 #include "base/assert.h"
 #include "base/fs.h"
 #include "base/str.h"
-#include "cli_options.h"
+#include "cmd/ctrun/cli/cli_options.h"
 #include "data/dataset.h"
 #include "train/checkpoint/weights.h"
 #include "train/checkpoint/weights_files.h"

@@ -1,12 +1,12 @@
 /* ctrun slurm [SLURM OPTIONS] [OPTIONS] train.yaml | PROGRAM: a batch script for a job, written to
  * standard output or submitted. The configuration is read here, so that its errors are found before
  * the job waits in a queue. */
-#include "commands.h"
+#include "cmd/ctrun/cli/commands.h"
 
-#include "agent/job/launch_job.h"
 #include "base/assert.h"
 #include "base/fs.h"
 #include "base/str.h"
+#include "cmd/ctrun/agent/job/launch_job.h"
 #include "config/config.h"
 #include "slurm/batch_script.h"
 

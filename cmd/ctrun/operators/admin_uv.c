@@ -4,9 +4,9 @@
  * and is followed there. */
 #include "admin_uv.h"
 
-#include "agent/host/local_socket.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "cmd/ctrun/agent/host/local_socket.h"
 #include "net/conn_uv.h"
 #include "net/endpoint.h"
 #include "net/key.h"

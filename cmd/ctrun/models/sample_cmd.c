@@ -7,12 +7,12 @@
  * When the model's context is full, the later half of the text is read anew and the text goes on.
  * Several prompts, and several texts of each, follow one another, with a line between them.
  * SIGINT and SIGTERM end it after the token at hand. */
-#include "commands.h"
+#include "cmd/ctrun/cli/commands.h"
 
 #include "base/assert.h"
 #include "base/fs.h"
 #include "base/str.h"
-#include "cli_options.h"
+#include "cmd/ctrun/cli/cli_options.h"
 #include "data/dataset.h"
 #include "decode/choose.h"
 #include "decode/decode.h"

@@ -1,9 +1,9 @@
 /* See kubernetes_layer.h. */
 #include "kubernetes_layer.h"
 
-#include "agent/host/endpoint_list.h"
 #include "base/clock.h"
 #include "base/str.h"
+#include "cmd/ctrun/agent/host/endpoint_list.h"
 
 #include <netdb.h>
 #include <signal.h>

@@ -4,7 +4,7 @@
 #define CT_CTRUN_ASKING_H
 
 #include "admin_uv.h"
-#include "cli_options.h"
+#include "cmd/ctrun/cli/cli_options.h"
 
 /* Put --job ID, if it was given (not NULL), behind cli->rest as "--rdzv_id=ID", whose text `job`
  * holds. */
