@@ -1,8 +1,8 @@
 """A training whose result is exact at any number of ranks: each step adds (number + 1) * 7140 to the state.
 
-argv: STEPS, and what happens in the step STEPS // 2: "none"; "kill": rank 1 of the first round is killed, by itself;
-"stop": all ranks wait for ctrun's request to stop, and append to "waiting" before. Each process appends a line to
-"starts" and one to "ends".
+argv: STEPS, and what happens in the step STEPS // 2: "none"; "kill": rank 1 of the first round is killed, by itself,
+once the others are in that step, too; "stop": all ranks wait for ctrun's request to stop, and append to "waiting"
+before. Each process appends a line to "starts" and one to "ends".
 """
 import os
 import signal
@@ -21,8 +21,20 @@ def append(name, text):
         file.write(text + "\n")
 
 
+def count(name):
+    if not os.path.exists(name):
+        return 0
+    with open(name) as file:
+        return file.read().count("\n")
+
+
 def happen(job, step):
-    if EVENT == "kill" and step.number == STEPS // 2 and job.generation == 1 and job.rank == 1:
+    if EVENT == "kill" and step.number == STEPS // 2 and job.generation == 1:
+        if job.rank != 1:
+            append("begun", str(job.rank))
+            return
+        while count("begun") < job.world - 1:
+            signal.sigtimedwait([signal.SIGUSR1], 0.005)
         os.kill(os.getpid(), signal.SIGKILL)
     if EVENT == "stop" and step.number == STEPS // 2:
         append("waiting", str(job.rank))
