@@ -114,6 +114,15 @@ static void read_rest(struct wandb *wandb)
 
 /* ---- birth and death of the process --------------------------------------------------------- */
 
+/* Those of them that are open. */
+static void close_both(int a, int b)
+{
+    if (a >= 0)
+        (void)close(a);
+    if (b >= 0)
+        (void)close(b);
+}
+
 static void start(struct wandb *wandb)
 {
     struct node *node = wandb->node;
@@ -130,17 +139,11 @@ static void start(struct wandb *wandb)
     if (rc == 0)
         rc = wandb_spawn(node->job->wandb_python, node->job->env, args,
                          (const int[]){ends[1], words[1], words[1]}, &wandb->pid, &err);
-    if (ends[1] >= 0)
-        (void)close(ends[1]);
-    if (words[1] >= 0)
-        (void)close(words[1]);
+    close_both(ends[1], words[1]);
     if (rc != 0) {
         ct_log_event(&node->log, CT_LOG_WARN, "wandb", "wandb: not started: %s", err.text);
         wandb->broken = true;
-        if (ends[0] >= 0)
-            (void)close(ends[0]);
-        if (words[0] >= 0)
-            (void)close(words[0]);
+        close_both(ends[0], words[0]);
         return;
     }
     wandb->input = ends[0];

@@ -130,21 +130,9 @@ static bool has_come_back(void *context)
     return process_runs(&job.agents[1]);
 }
 
-static char state_of(pid_t pid)
-{
-    struct procfs_stat stat;
-
-    return procfs_stat(pid, &stat) ? stat.state : '-';
-}
-
-static bool is_stopped(void *context)
-{
-    return state_of(*(const pid_t *)context) == 'T';
-}
-
 static bool goes_on(void *context)
 {
-    return state_of(*(const pid_t *)context) != 'T';
+    return !procfs_is_stopped(context);
 }
 
 Test(cluster, an_agent_is_stopped_continued_killed_and_started_again_when_it_was_planned)
@@ -159,7 +147,7 @@ Test(cluster, an_agent_is_stopped_continued_killed_and_started_again_when_it_was
     start_again(NULL, 1);
     pid_t pid = job.agents[1].pid;
     cr_assert_eq(kill(pid, SIGSTOP), 0);
-    proc_until(is_stopped, &pid, 5, "a stopped agent");
+    proc_until(procfs_is_stopped, &pid, 5, "a stopped agent");
     cr_assert_eq(kill(pid, SIGCONT), 0);
     proc_until(goes_on, &pid, 5, "an agent that goes on");
     cr_assert_eq(kill(pid, SIGKILL), 0);

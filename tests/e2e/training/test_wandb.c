@@ -1,6 +1,7 @@
 /* log.wandb: the metrics of a run go to the user's wandb, beside the training. With the package
  * itself where TEST_WANDB names an interpreter that has it; what happens when it is absent, fails
  * or hangs is seen everywhere, with packages that do. */
+#include "cluster/procfs.h"
 #include "e2e.h"
 
 #include <criterion/criterion.h>
@@ -89,16 +90,6 @@ Test(wandb, one_that_hangs_is_waited_for_until_a_second_signal_and_then_told)
     proc_free(&proc);
 }
 
-static bool is_stopped(void *context)
-{
-    char path[64];
-    const char *name;
-
-    (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)*(const pid_t *)context);
-    name = strrchr(e2e_read(path), ')');
-    return name != NULL && name[1] == ' ' && name[2] == 'T';
-}
-
 static bool has_checkpoint(void *context)
 {
     glob_t found;
@@ -145,7 +136,7 @@ Test(wandb, a_killed_worker_a_stop_and_a_resume_are_one_run_and_each_step_stands
     proc_until(has_checkpoint, NULL, 60, "there is a checkpoint");
     cr_assert_eq(e2e_workers(&proc, &worker, 1), 1);
     cr_assert_eq(kill(worker, SIGSTOP), 0); /* what it wrote is kept: the next one cuts it */
-    proc_until(is_stopped, &worker, 20, "the worker stops");
+    proc_until(procfs_is_stopped, &worker, 20, "the worker stops");
     cr_assert_eq(system("cp run/metrics.jsonl earlier.jsonl"), 0);
     cr_assert_eq(kill(worker, SIGKILL), 0);
     (void)proc_wait_text(&proc, "going on from", 60);

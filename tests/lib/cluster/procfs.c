@@ -49,6 +49,13 @@ bool procfs_is_alive(const struct procfs_stat *stat)
     return stat->state != 'Z' && stat->state != 'X';
 }
 
+bool procfs_is_stopped(void *pid)
+{
+    struct procfs_stat stat;
+
+    return procfs_stat(*(const pid_t *)pid, &stat) && stat.state == 'T';
+}
+
 bool procfs_lives(pid_t pid, uint64_t born)
 {
     struct procfs_stat now;

@@ -20,6 +20,9 @@ bool procfs_stat(pid_t pid, struct procfs_stat *ret_stat);
 /* Neither a zombie nor about to vanish. */
 bool procfs_is_alive(const struct procfs_stat *stat);
 
+/* Whether a signal has stopped the process whose pid is at `pid`: for proc_until. */
+bool procfs_is_stopped(void *pid);
+
 /* The same process lives still. */
 bool procfs_lives(pid_t pid, uint64_t born);
 

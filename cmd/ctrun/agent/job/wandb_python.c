@@ -9,7 +9,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
-#include <sys/syscall.h>
+#include <sys/pidfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -42,7 +42,7 @@ int wandb_spawn(const char *python, char *const *env, const char *const *args, c
 /* The exit status of a child of ours; -1 when it took too long, and was killed. */
 static int await_child(pid_t pid)
 {
-    int fd = (int)syscall(SYS_pidfd_open, pid, 0), status = 0;
+    int fd = pidfd_open(pid, 0), status = 0;
     struct pollfd end = {.fd = fd, .events = POLLIN};
     int ready = fd >= 0 ? poll(&end, 1, CHECK_MS) : 1;
 
