@@ -89,9 +89,15 @@ struct ct_conn {
 struct ct_conn *ct_conn_alloc(uv_loop_t *loop, const struct ct_conn_options *options,
                               const struct ct_conn_callbacks *callbacks, void *user);
 
-/* Begin on the connected stream in `io`: enter HANDSHAKE (with a key) or OPEN. Without a key a peer
- * on this machine must be this user's or root's. */
-void ct_conn_begin(struct ct_conn *conn, const struct ct_key *key);
+/* By what a connection is secured: a client by its key, a server by the keys that it accepts. */
+struct ct_conn_secret {
+    const struct ct_key *key;
+    struct ct_key_ring *ring;
+};
+
+/* Begin on the connected stream in `io`: enter HANDSHAKE (with a secret) or OPEN. Without one (NULL) a
+ * peer on this machine must be this user's or root's. */
+void ct_conn_begin(struct ct_conn *conn, const struct ct_conn_secret *secret);
 
 /* End the connection at once, without a message to the peer. `why` is copied and prefixed with the
  * peer. */

@@ -434,7 +434,14 @@ static void fail_to_begin(struct ct_conn *conn, int code, const struct ct_error 
         ct_conn_end(conn, why);
 }
 
-void ct_conn_begin(struct ct_conn *conn, const struct ct_key *key)
+static int secure(struct ct_conn *conn, const struct ct_conn_secret *secret, struct ct_error *err)
+{
+    return secret->ring != NULL
+               ? ct_tls_new_server(&conn->tls, secret->ring, err)
+               : ct_tls_new_client(&conn->tls, secret->key, conn->options.job, err);
+}
+
+void ct_conn_begin(struct ct_conn *conn, const struct ct_conn_secret *secret)
 {
     struct ct_error err = {0};
     bool is_tcp = conn->io.handle.type == UV_TCP;
@@ -444,10 +451,10 @@ void ct_conn_begin(struct ct_conn *conn, const struct ct_key *key)
         ct_error_set(&err, code, "cannot read from the peer: %s", uv_strerror(code));
     if (is_tcp)
         set_tcp_options(conn);
-    if (code == 0 && (!is_tcp || key == NULL))
+    if (code == 0 && (!is_tcp || secret == NULL))
         code = check_user(conn, &err);
     else if (code == 0)
-        code = ct_tls_new(&conn->tls, conn->listener != NULL, key, conn->options.job, &err);
+        code = secure(conn, secret, &err);
     if (code != 0) {
         fail_to_begin(conn, code, &err);
         return;
@@ -480,9 +487,9 @@ const char *ct_conn_peer(const struct ct_conn *conn)
     return conn->peer;
 }
 
-const char *ct_conn_key_tag(const struct ct_conn *conn)
+const struct ct_grant *ct_conn_grant(const struct ct_conn *conn)
 {
-    return conn->tls != NULL ? ct_tls_key_tag(conn->tls) : NULL;
+    return conn->tls != NULL ? ct_tls_grant(conn->tls) : NULL;
 }
 
 bool ct_conn_user_of_peer(const struct ct_conn *conn, unsigned *ret_uid)
@@ -495,9 +502,19 @@ bool ct_conn_user_of_peer(const struct ct_conn *conn, unsigned *ret_uid)
            (uv_fileno(&conn->io.handle, &fd) == 0 && ct_address_find_peer_user(fd, ret_uid) == 0);
 }
 
-bool ct_conn_is_for(const struct ct_conn *conn, const char *job)
+int ct_conn_may(const struct ct_conn *conn, enum ct_right right, const char *job,
+                struct ct_error *err)
 {
-    return conn->tls == NULL || ct_tls_is_for(conn->tls, job);
+    const struct ct_grant *grant = ct_conn_grant(conn);
+    unsigned uid;
+
+    if (grant == NULL)
+        return 0;
+    if (job != NULL && !ct_tls_is_for(conn->tls, job))
+        return ct_error_set(err, CT_EAUTH, "the peer has proved its key for another job than %s",
+                            job);
+    bool is_known = grant->user_count > 0 && ct_conn_user_of_peer(conn, &uid);
+    return ct_grant_may(grant, right, job, is_known ? (int64_t)uid : -1, err);
 }
 
 void ct_conn_set_frame_limit(struct ct_conn *conn, uint32_t limit)

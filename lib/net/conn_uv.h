@@ -17,6 +17,7 @@
 
 #include "base/error.h"
 #include "net/endpoint.h"
+#include "net/grant.h"
 #include "net/key.h"
 #include "wire/wire.h"
 
@@ -102,15 +103,18 @@ void ct_conn_set_user(struct ct_conn *conn, void *user);
  * connection. */
 const char *ct_conn_peer(const struct ct_conn *conn);
 
-/* Return the tag of the key that it has proved; NULL: none, in clear. Likewise. */
-const char *ct_conn_key_tag(const struct ct_conn *conn);
+/* On the listener's side: return what the key allows that it has proved; NULL: none, in clear.
+ * Likewise. */
+const struct ct_grant *ct_conn_grant(const struct ct_conn *conn);
 
 /* Find the user that the peer runs as, of a peer on this machine. False: not known. */
 bool ct_conn_user_of_peer(const struct ct_conn *conn, unsigned *ret_uid);
 
-/* Return whether this peer may act for `job`: with a key, if it has proved the key of that job; in
- * clear, always. */
-bool ct_conn_is_for(const struct ct_conn *conn, const char *job);
+/* On the listener's side: return 0 when this peer may do what `right` says to `job` (NULL: to some
+ * job): with a key, if it has proved it for that job and its grant allows it; in clear, always.
+ * CT_EAUTH with the sentence (`err` may be NULL). */
+int ct_conn_may(const struct ct_conn *conn, enum ct_right right, const char *job,
+                struct ct_error *err);
 
 /* Return the number of bytes queued for the peer. */
 size_t ct_conn_queued(const struct ct_conn *conn);

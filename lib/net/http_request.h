@@ -16,6 +16,7 @@ struct ct_http_request {
     size_t body_size;
     uint64_t number;  /* of this request, for ct_http_answer_later */
     const char *peer; /* whose it is: an address, or "unix" */
+    int64_t uid;      /* of one on this machine; -1: not known */
 };
 
 struct ct_http_rules {

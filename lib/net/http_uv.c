@@ -304,6 +304,17 @@ static void on_timer(uv_timer_t *timer)
 
 /* ---- the request ---- */
 
+static int64_t uid_of(const struct client *client)
+{
+    unsigned uid;
+    int fd;
+
+    bool is_known =
+        uv_fileno(&client->io.handle, &fd) == 0 && ct_address_find_peer_user(fd, &uid) == 0;
+
+    return is_known ? (int64_t)uid : -1;
+}
+
 static void handle(struct client *client)
 {
     struct ct_http_server *server = client->server;
@@ -325,6 +336,7 @@ static void handle(struct client *client)
     }
     struct ct_http_answer answer = ct_http_answer_new(200);
     request.peer = client->peer;
+    request.uid = uid_of(client);
     request.number = client->number = ++server->requests;
     client->place.asked = true;
     client->answered = client->waits = true;

@@ -113,6 +113,16 @@ int ct_net_key_load(const char *path, struct ct_key *ret_key, struct ct_error *e
     return code;
 }
 
+void ct_net_key_reload(const char *path, struct ct_key *key)
+{
+    struct ct_key now;
+
+    if (ct_net_key_load(path, &now, NULL) != 0)
+        return;
+    *key = now;
+    ct_net_key_wipe(&now);
+}
+
 void ct_net_key_wipe(struct ct_key *key)
 {
     explicit_bzero(key, sizeof(*key));

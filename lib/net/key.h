@@ -23,6 +23,10 @@ int ct_net_key_new(const char *path, struct ct_error *err);
  * CT_ENOINPUT when it cannot be read; CT_EAUTH when it is not such a file. */
 int ct_net_key_load(const char *path, struct ct_key *ret_key, struct ct_error *err);
 
+/* Read it again, for it may have been replaced: a file that cannot be read now leaves `key` as it
+ * was. */
+void ct_net_key_reload(const char *path, struct ct_key *key);
+
 /* Overwrite the secret so that the compiler keeps the writes. */
 void ct_net_key_wipe(struct ct_key *key);
 

@@ -61,8 +61,7 @@ struct ct_listener {
 
     struct ct_listener_options options;
     struct ct_conn_budget budget;
-    struct ct_key key;
-    bool has_key;
+    struct ct_key_ring *ring; /* NULL: in clear */
     struct ct_conn_callbacks callbacks;
     void *user;
     struct ct_endpoint endpoint;
@@ -110,7 +109,7 @@ static void free_listener(struct ct_listener *listener)
 {
     if (!listener->stopped || listener->handles > 0 || listener->connections > 0)
         return;
-    ct_net_key_wipe(&listener->key);
+    ct_key_ring_unref(listener->ring);
     ct_pending_deinit(&listener->pending);
     free(listener->chunk);
     free(listener);
@@ -340,7 +339,8 @@ static void accept_one(struct queue *queue)
     bool is_in = status == 0 && take_in(listener, conn);
     listener->connections++;
     if (is_in)
-        ct_conn_begin(conn, listener->has_key ? &listener->key : NULL);
+        ct_conn_begin(
+            conn, listener->ring != NULL ? &(struct ct_conn_secret){.ring = listener->ring} : NULL);
     else
         push_out(listener, conn, "refused: too many connections");
 }
@@ -398,10 +398,11 @@ static void on_connection(uv_stream_t *stream, int status)
 
 /* ---- start ---- */
 
-/* 0 or CT_ENOMEM. */
-static int fill_options(struct ct_listener *listener, const struct ct_listener_options *options)
+static int fill_options(struct ct_listener *listener, const struct ct_listener_options *options,
+                        struct ct_error *err)
 {
     uint64_t seed = 0;
+    int code = 0;
 
     listener->options = *options;
     if (listener->options.max_unproven == 0)
@@ -413,12 +414,15 @@ static int fill_options(struct ct_listener *listener, const struct ct_listener_o
     listener->budget.limit = options->budget;
     if (options->budget != 0)
         listener->options.conn.budget = &listener->budget;
-    listener->has_key = options->conn.key != NULL;
-    if (listener->has_key)
-        listener->key = *options->conn.key;
+    listener->ring = ct_key_ring_ref(options->ring);
+    if (listener->ring == NULL && options->conn.key != NULL)
+        code = ct_key_ring_of(options->conn.key, false, &listener->ring, err);
+    listener->options.ring = NULL;
     listener->options.conn.key = NULL;
     (void)uv_random(NULL, NULL, &seed, sizeof(seed), 0, NULL);
-    return ct_pending_init(&listener->pending, listener->options.max_unproven, seed);
+    if (code == 0 && ct_pending_init(&listener->pending, listener->options.max_unproven, seed) != 0)
+        code = ct_error_set(err, CT_ENOMEM, "no memory for a listener");
+    return code;
 }
 
 /* Give the bound socket `fd` to libuv and listen. */
@@ -467,13 +471,15 @@ int ct_listener_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
     char *chunk = malloc(2 * CT_CONN_CHUNK);
     int fd = -1, code = CT_ENOMEM;
 
-    if (listener == NULL || chunk == NULL || fill_options(listener, options) != 0)
+    if (listener == NULL || chunk == NULL)
         ct_error_set(err, code, "no memory for a listener");
     else
-        code = ct_address_bind(endpoint, options->conn.key != NULL, &fd, &listener->endpoint, err);
+        code = fill_options(listener, options, err);
+    if (code == 0)
+        code = ct_address_bind(endpoint, listener->ring != NULL, &fd, &listener->endpoint, err);
     if (code != 0) {
         if (listener != NULL) {
-            ct_net_key_wipe(&listener->key);
+            ct_key_ring_unref(listener->ring);
             ct_pending_deinit(&listener->pending);
         }
         free(listener);
@@ -501,10 +507,12 @@ const struct ct_endpoint *ct_listener_endpoint(const struct ct_listener *listene
     return &listener->endpoint;
 }
 
-void ct_listener_change_key(struct ct_listener *listener, const struct ct_key *key)
+void ct_listener_change_ring(struct ct_listener *listener, struct ct_key_ring *ring)
 {
-    if (listener->has_key)
-        listener->key = *key;
+    if (listener->ring == NULL)
+        return;
+    ct_key_ring_unref(listener->ring);
+    listener->ring = ct_key_ring_ref(ring);
 }
 
 uint32_t ct_listener_connections(const struct ct_listener *listener)

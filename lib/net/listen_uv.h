@@ -18,11 +18,13 @@
 #define CT_NET_LISTEN_UV_H
 
 #include "net/conn_uv.h"
+#include "net/key_ring.h"
 
 struct ct_listener;
 
 struct ct_listener_options {
-    struct ct_conn_options conn; /* of accepted connections; conn.key protects the listener */
+    struct ct_conn_options conn; /* of accepted connections */
+    struct ct_key_ring *ring;    /* what they must prove one of. Held. NULL: conn.key alone */
     size_t budget;         /* bytes that may wait for all its connections together; 0: no limit */
     uint32_t max_unproven; /* strangers, and trusted ones; default 256 */
     uint32_t max_unproven_per_address; /* default 32 */
@@ -44,9 +46,9 @@ int ct_listener_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
 /* Return the address that it listens on, with the actual port. */
 const struct ct_endpoint *ct_listener_endpoint(const struct ct_listener *listener);
 
-/* Require `key` of connections that are accepted from now on. A no-op for a listener without a
- * key. */
-void ct_listener_change_key(struct ct_listener *listener, const struct ct_key *key);
+/* Accept the keys of `ring` (held) from now on; connections that stand go on. A no-op for a listener
+ * in clear. */
+void ct_listener_change_ring(struct ct_listener *listener, struct ct_key_ring *ring);
 
 /* Return the number of connections, and of those that have not authenticated. */
 uint32_t ct_listener_connections(const struct ct_listener *listener);

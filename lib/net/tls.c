@@ -26,14 +26,17 @@ struct ct_tls {
     SSL *end;                     /* NULL on a server before the first record */
     BIO *in, *out;                /* owned by `end` */
     struct ct_buf first;
-    struct ct_key key;
+    struct ct_key key;            /* a client's */
+    struct ct_key_ring *ring;     /* a server's */
+    const struct ct_grant *grant; /* of the key in it that the client named; NULL: none yet */
     bool server;
     bool ready;
+    bool is_for_all;               /* on a server: the client's job is "" */
     bool stranger;                 /* the peer opened with something that is not TLS */
     bool alerted;                  /* told so, without `end` */
     unsigned char opening[HEADER]; /* the peer's first bytes */
     size_t opening_size;
-    char key_tag[CT_TLS_TAG];
+    char key_tag[CT_TLS_TAG];  /* a client's */
     char job_tag[CT_TLS_TAG];  /* the client's job; on a server known once a client named it */
     char peer_key[CT_TLS_TAG]; /* on a server: the other key that a client offered; "" */
     char name[CT_PSK_NAME];    /* on a client: the identity it sends */
@@ -45,14 +48,15 @@ const unsigned char ct_tls_alert[CT_TLS_ALERT] = {0x15, 3, 3, 0, 2, 2, 40};
  */
 static const unsigned char psk_suite[] = {0x13, 0x01};
 
-static SSL_SESSION *session_for(struct ct_tls *tls, const char *job_tag)
+static SSL_SESSION *session_for(struct ct_tls *tls, const struct ct_key *key, const char *key_tag,
+                                const char *job_tag)
 {
     const struct ct_openssl *ssl = tls->ssl;
     unsigned char psk[CT_PSK_BYTES];
     SSL_SESSION *session = ssl->SSL_SESSION_new();
     const SSL_CIPHER *cipher = ssl->SSL_CIPHER_find(tls->end, psk_suite);
 
-    ct_psk_derive(ssl, &tls->key, tls->key_tag, job_tag, psk);
+    ct_psk_derive(ssl, key, key_tag, job_tag, psk);
     if (session != NULL && (cipher == NULL || !ssl->SSL_SESSION_set_cipher(session, cipher) ||
                             !ssl->SSL_SESSION_set1_master_key(session, psk, sizeof(psk)) ||
                             !ssl->SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION))) {
@@ -79,7 +83,7 @@ static int use_session(SSL *end, const EVP_MD *hash, const unsigned char **ret_n
     struct ct_tls *tls = tls_of(end);
 
     (void)hash; /* both suites that we offer use SHA-256 */
-    *ret_session = session_for(tls, tls->job_tag);
+    *ret_session = session_for(tls, &tls->key, tls->key_tag, tls->job_tag);
     *ret_name = (const unsigned char *)tls->name;
     *ret_size = strlen(tls->name);
     return *ret_session != NULL;
@@ -95,12 +99,16 @@ static int find_session(SSL *end, const unsigned char *name, size_t size, SSL_SE
     *ret_session = NULL;
     if (!ct_psk_parse(name, size, key_tag, job_tag))
         return 1;
-    if (strcmp(key_tag, tls->key_tag) != 0) {
+    const struct ct_key *key = NULL;
+    tls->grant = ct_key_ring_find(tls->ring, key_tag, &key);
+    if (tls->grant == NULL) {
         memcpy(tls->peer_key, key_tag, sizeof(key_tag));
         return 1;
     }
     memcpy(tls->job_tag, job_tag, sizeof(job_tag));
-    *ret_session = session_for(tls, job_tag);
+    *ret_session = session_for(tls, key, key_tag, job_tag);
+    ct_psk_job_tag(tls->ssl, "", key_tag);
+    tls->is_for_all = strcmp(key_tag, job_tag) == 0;
     return *ret_session != NULL;
 }
 
@@ -138,7 +146,6 @@ static int open_end(struct ct_tls *tls)
 {
     const struct ct_openssl *ssl = tls->ssl;
 
-    ct_psk_key_tag(ssl, &tls->key, tls->key_tag);
     tls->end = ssl->SSL_new(context);
     if (tls->end == NULL)
         return CT_ENOMEM;
@@ -156,8 +163,8 @@ static int open_end(struct ct_tls *tls)
     return 0;
 }
 
-int ct_tls_new(struct ct_tls **ret_tls, bool server, const struct ct_key *key, const char *job,
-               struct ct_error *err)
+/* Either end, without its SSL object. */
+static int new_end(struct ct_tls **ret_tls, struct ct_error *err)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     const struct ct_openssl *ssl = NULL;
@@ -172,19 +179,40 @@ int ct_tls_new(struct ct_tls **ret_tls, bool server, const struct ct_key *key, c
     if (tls == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a TLS connection");
     tls->ssl = ssl;
-    tls->server = server;
-    tls->key = *key;
     ct_buf_init(&tls->first, RECORD);
-    if (!server) {
-        ct_psk_job_tag(ssl, job, tls->job_tag);
-        code = open_end(tls);
-        ct_psk_name(tls->key_tag, tls->job_tag, tls->name);
-    }
+    *ret_tls = tls;
+    return 0;
+}
+
+int ct_tls_new_client(struct ct_tls **ret_tls, const struct ct_key *key, const char *job,
+                      struct ct_error *err)
+{
+    struct ct_tls *tls = NULL;
+    int code = new_end(&tls, err);
+
+    if (code != 0)
+        return code;
+    tls->key = *key;
+    ct_psk_key_tag(tls->ssl, key, tls->key_tag);
+    ct_psk_job_tag(tls->ssl, job, tls->job_tag);
+    ct_psk_name(tls->key_tag, tls->job_tag, tls->name);
+    code = open_end(tls);
     if (code != 0) {
         ct_tls_free(tls);
         return ct_error_set(err, code, "no memory for a TLS connection");
     }
     *ret_tls = tls;
+    return 0;
+}
+
+int ct_tls_new_server(struct ct_tls **ret_tls, struct ct_key_ring *ring, struct ct_error *err)
+{
+    int code = new_end(ret_tls, err);
+
+    if (code != 0)
+        return code;
+    (*ret_tls)->server = true;
+    (*ret_tls)->ring = ct_key_ring_ref(ring);
     return 0;
 }
 
@@ -194,6 +222,7 @@ void ct_tls_free(struct ct_tls *tls)
         return;
     tls->ssl->SSL_free(tls->end);
     ct_net_key_wipe(&tls->key);
+    ct_key_ring_unref(tls->ring);
     ct_buf_deinit(&tls->first);
     free(tls);
 }
@@ -270,16 +299,29 @@ static int refuse_stranger(const struct ct_tls *tls, struct ct_error *err)
 }
 
 /* The handshake ended badly; OpenSSL has left its reason in the queue. */
+/* The client named a key that is not in the ring. */
+static int refuse_key(const struct ct_tls *tls, struct ct_error *err)
+{
+    const struct ct_grant *whole = ct_key_ring_whole(tls->ring);
+
+    if (whole == NULL)
+        return ct_error_set(err, CT_EAUTH,
+                            "the peer's key (tag %s) is not in this side's key ring: it was "
+                            "revoked, or is another site's",
+                            tls->peer_key);
+    return ct_error_set(err, CT_EAUTH,
+                        "the peer has another key (tag %s, this side's is %s): give both ends the "
+                        "same key file",
+                        tls->peer_key, whole->id);
+}
+
 static int refuse_handshake(const struct ct_tls *tls, struct ct_error *err)
 {
     unsigned long last = tls->ssl->ERR_peek_last_error();
     const char *reason = tls->ssl->ERR_reason_error_string(last);
 
     if (tls->peer_key[0] != '\0')
-        return ct_error_set(err, CT_EAUTH,
-                            "the peer has another key (tag %s, this side's is %s): give both ends "
-                            "the same key file",
-                            tls->peer_key, tls->key_tag);
+        return refuse_key(tls, err);
     switch (ERR_GET_REASON(last)) {
     case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE:
     case SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER:
@@ -398,15 +440,17 @@ bool ct_tls_is_bound(const struct ct_tls *tls, uint64_t *ret_hello)
     return true;
 }
 
-const char *ct_tls_key_tag(const struct ct_tls *tls)
+const struct ct_grant *ct_tls_grant(const struct ct_tls *tls)
 {
-    return tls->key_tag;
+    return tls->grant;
 }
 
 bool ct_tls_is_for(const struct ct_tls *tls, const char *job)
 {
     char tag[CT_TLS_TAG];
 
+    if (tls->is_for_all)
+        return true;
     ct_psk_job_tag(tls->ssl, job, tag);
     return strcmp(tag, tls->job_tag) == 0;
 }

@@ -24,6 +24,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "net/key.h"
+#include "net/key_ring.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,10 +40,13 @@ extern const unsigned char ct_tls_alert[CT_TLS_ALERT];
 
 struct ct_tls;
 
-/* Create one end of a connection; `key` is copied. `job` is the client's job; a server passes NULL
- * and accepts every job. 0; CT_EUNSUPPORTED when libssl is missing; CT_ENOMEM. */
-int ct_tls_new(struct ct_tls **ret_tls, bool server, const struct ct_key *key, const char *job,
-               struct ct_error *err);
+/* Create the client's end of a connection for `job`; `key` is copied. 0; CT_EUNSUPPORTED when libssl
+ * is missing; CT_ENOMEM. */
+int ct_tls_new_client(struct ct_tls **ret_tls, const struct ct_key *key, const char *job,
+                      struct ct_error *err);
+
+/* Create the server's end, which accepts the keys of `ring` (held) for every job. Likewise. */
+int ct_tls_new_server(struct ct_tls **ret_tls, struct ct_key_ring *ring, struct ct_error *err);
 void ct_tls_free(struct ct_tls *tls);
 
 /* Feed bytes from the network; their effects follow from read and drain. 0 or CT_ENOMEM. */
@@ -72,10 +76,11 @@ bool ct_tls_ready(const struct ct_tls *tls);
  * the client's random number, which the MAC covers: a copy has the same. */
 bool ct_tls_is_bound(const struct ct_tls *tls, uint64_t *ret_hello);
 
-/* Return the tag of the key that both ends have proved, once ct_tls_ready. */
-const char *ct_tls_key_tag(const struct ct_tls *tls);
+/* On a server, once ct_tls_ready: return what the client may do whose key it proved. Lives as long as
+ * `tls`. On a client NULL. */
+const struct ct_grant *ct_tls_grant(const struct ct_tls *tls);
 
-/* Return whether the peer may act for `job`; on a server, for the job whose key it proved. */
+/* Return whether the peer proved its key for `job`, or for "", which stands for all. */
 bool ct_tls_is_for(const struct ct_tls *tls, const char *job);
 
 /* Close in order: leaves a close-notify for drain. */

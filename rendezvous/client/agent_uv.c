@@ -8,6 +8,7 @@
 #include "rendezvous/client/endpoints.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@ struct ct_agent {
     char endpoint[CT_ENDPOINT_TEXT]; /* that is being tried */
     struct ct_key key;
     bool has_key;
+    char key_file[PATH_MAX];
     struct ct_error connect_error; /* of a connection that could not even be begun */
     void (*stopped)(void *context);
     char run_id[129];
@@ -154,6 +156,8 @@ static bool dial_next(struct ct_agent *agent)
         .source = agent->member.options.source,
     };
     CT_ASSERT(agent->conn == NULL);
+    if (agent->has_key)
+        ct_net_key_reload(agent->key_file, &agent->key);
     agent->connect_error = (struct ct_error){0};
     agent->is_open = false;
     (void)ct_endpoint_print(next.endpoint, agent->endpoint);
@@ -226,6 +230,8 @@ static int prepare(struct ct_agent *agent, const struct ct_agent_options *option
     own.role = agent->role;
     own.endpoint = agent->endpoint;
     own.key_file = NULL;
+    (void)ct_str_copy(agent->key_file, sizeof agent->key_file,
+                      options->key_file != NULL ? options->key_file : "");
     if (own.id.high == 0 && own.id.low == 0 &&
         getrandom(&own.id, sizeof(own.id), 0) != (ssize_t)sizeof(own.id))
         return ct_error_set(err, CT_EOS, "getrandom gave no random bytes");

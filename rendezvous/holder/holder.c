@@ -195,6 +195,12 @@ static void receive_offer(struct ct_holder *holder, struct ct_holder_conn *conn,
     holder_update_voters(holder);
 }
 
+int holder_may(const struct ct_holder *holder, void *peer, enum ct_right right, const char *job,
+               struct ct_error *err)
+{
+    return holder->io.may != NULL ? holder->io.may(holder->io.context, peer, right, job, err) : 0;
+}
+
 /* The opening of another holder. */
 static void receive_replica(struct ct_holder *holder, struct ct_holder_conn *conn,
                             const struct ct_msg_hello *hello)
@@ -211,7 +217,7 @@ static void receive_replica(struct ct_holder *holder, struct ct_holder_conn *con
         return;
     }
     if (hello->protocol != CT_WIRE_PROTOCOL || strcmp(hello->job, holder->limits.only_job) != 0 ||
-        !io->is_for(io->context, conn->peer, hello->job)) {
+        holder_may(holder, conn->peer, CT_RIGHT_HOLD, hello->job, NULL) != 0) {
         io->turn_away(io->context, conn->peer, CT_EAUTH,
                       "no replica of this job, or of another version");
         return;
@@ -229,7 +235,7 @@ static bool may_order(const struct ct_holder *holder, const struct ct_holder_con
 
     return holder->peers == NULL && hello->protocol == CT_WIRE_PROTOCOL &&
            strcmp(job, holder->limits.only_job) == 0 &&
-           holder->io.is_for(holder->io.context, conn->peer, job);
+           holder_may(holder, conn->peer, CT_RIGHT_ORDER, job, NULL) == 0;
 }
 
 /* True: this message is not the service's. */

@@ -44,7 +44,8 @@ struct ct_holder_io {
     /* Of the service, see ct_service_io; the holder's own messages go through `send`, too. */
     void (*send)(void *context, void *peer, const struct ct_message *message);
     void (*close)(void *context, void *peer, int code, const char *sentence);
-    bool (*is_for)(void *context, void *peer, const char *job);
+    int (*may)(void *context, void *peer, enum ct_right right, const char *job,
+               struct ct_error *err);
     void (*announce)(void *context, const char *job, const char *sentence);
     void (*noted)(void *context, const struct ct_service_event *event);           /* may be NULL */
     void (*audit)(void *context, void *peer, const struct ct_service_deed *deed); /* may be NULL */

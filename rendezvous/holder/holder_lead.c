@@ -248,11 +248,12 @@ static void io_close(void *context, void *peer, int code, const char *sentence)
     holder->io.close(holder->io.context, peer, code, sentence);
 }
 
-static bool io_is_for(void *context, void *peer, const char *job)
+static int io_may(void *context, void *peer, enum ct_right right, const char *job,
+                  struct ct_error *err)
 {
     const struct ct_holder *holder = context;
 
-    return holder->io.is_for(holder->io.context, peer, job);
+    return holder_may(holder, peer, right, job, err);
 }
 
 static void io_announce(void *context, const char *job, const char *sentence)
@@ -416,7 +417,7 @@ void holder_connect_parts(struct ct_holder *holder)
         (struct ct_service_io){.context = holder,
                                .send = io_send,
                                .close = io_close,
-                               .is_for = io_is_for,
+                               .may = io_may,
                                .persist = io_persist,
                                .succeed = holder->peers == NULL ? io_succeed : NULL,
                                .announce = io_announce,

@@ -147,7 +147,7 @@ bool holder_admits_peer(const struct ct_holder *holder, const struct ct_holder_c
     char text[512];
 
     if (hello->protocol == CT_WIRE_PROTOCOL && strcmp(hello->job, holder->peers->name) == 0 &&
-        io->is_for(io->context, conn->peer, hello->job))
+        holder_may(holder, conn->peer, CT_RIGHT_HOLD, hello->job, NULL) == 0)
         return true;
     (void)snprintf(text, sizeof text,
                    hello->protocol != CT_WIRE_PROTOCOL

@@ -20,6 +20,10 @@ void holder_log(const struct ct_holder *holder, enum ct_log_level level, const c
 
 /* ---- holder.c ---- */
 
+/* See ct_service_io.may. */
+int holder_may(const struct ct_holder *holder, void *peer, enum ct_right right, const char *job,
+               struct ct_error *err);
+
 /* Who holds the record that it waits to be added to, or is cut off from. */
 void holder_keep_known(struct ct_holder *holder, const struct ct_msg_voters *voters);
 

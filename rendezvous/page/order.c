@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VERSION "ctrun page order 1"
+#define VERSION "ctrun page order 2 " /* and the key's id */
 #define LABEL "ctrun/1 page orders"
 
 enum { TEXT_BYTES = 2048 };
@@ -48,6 +48,22 @@ void ct_page_orders_nonce(const struct ct_page_orders *orders, uint64_t now_ms,
 static int refuse_text(struct ct_error *err)
 {
     return ct_error_set(err, CT_EDATA, "this is no order of this version's page: load it again");
+}
+
+/* The key that the first line names, if it may give orders for the job. */
+static int find_key(const struct ct_key_ring *ring, char *const lines[LINES],
+                    const struct ct_grant **ret_grant, const struct ct_key **ret_key,
+                    struct ct_error *err)
+{
+    const char *id = lines[LINE_VERSION] + strlen(VERSION);
+
+    *ret_grant = ct_key_ring_find(ring, id, ret_key);
+    return *ret_grant != NULL
+               ? 0
+               : ct_error_set(err, CT_EAUTH,
+                              "key %.16s is none of this rendezvous: choose the file that "
+                              "--key_file names there, or one of its key ring",
+                              id);
 }
 
 /* Split `text`, a copy, into its lines. */
@@ -156,26 +172,31 @@ static int remember(struct ct_page_orders *orders, uint64_t now_ms, const char *
     return 0;
 }
 
-int ct_page_orders_take(struct ct_page_orders *orders, uint64_t now_ms, const struct ct_key *key,
-                        const char *text, size_t size, struct ct_page_order *ret_order,
-                        struct ct_error *err)
+int ct_page_orders_take(struct ct_page_orders *orders, uint64_t now_ms,
+                        const struct ct_key_ring *ring, const char *text, size_t size, int64_t uid,
+                        struct ct_page_order *ret_order, struct ct_error *err)
 {
+    const struct ct_key *key = NULL;
     char copy[TEXT_BYTES + 1], mark[CT_PAGE_MARK], *lines[LINES];
 
     if (size > TEXT_BYTES)
         return refuse_text(err);
     memcpy(copy, text, size);
     copy[size] = '\0';
-    if (!split(copy, size, lines) || strcmp(lines[LINE_VERSION], VERSION) != 0 ||
+    if (!split(copy, size, lines) || !ct_starts_with(lines[LINE_VERSION], VERSION) ||
         !read_order(lines, ret_order))
         return refuse_text(err);
-    int code = put_mark(key, text, (size_t)(lines[LINE_MARK] - copy) - 1, mark, err);
+    int code = find_key(ring, lines, &ret_order->grant, &key, err);
+    if (code == 0)
+        code = put_mark(key, text, (size_t)(lines[LINE_MARK] - copy) - 1, mark, err);
     if (code != 0)
         return code;
     if (!is_equal(lines[LINE_MARK], mark))
-        return ct_error_set(err, CT_EAUTH,
-                            "this is not the key of this rendezvous: choose the file that "
-                            "--key_file names there");
+        return ct_error_set(err, CT_EAUTH, "the order was not made with key %s",
+                            ret_order->grant->id);
+    code = ct_grant_may(ret_order->grant, CT_RIGHT_ORDER, ret_order->job, uid, err);
+    if (code != 0)
+        return code;
     if (!is_fresh(orders, now_ms, lines[LINE_NONCE]))
         return ct_error_set(err, CT_EAUTH, "the order is more than a minute old: give it again");
     return remember(orders, now_ms, mark, err);

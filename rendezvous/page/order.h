@@ -1,11 +1,12 @@
-/* Orders that are given on the page: who gives one proves that he has the key of the rendezvous,
- * which never travels.
+/* Orders that are given on the page: who gives one proves that he has a key of the rendezvous, which
+ * never travels.
  *
  *   GET  /orders   a nonce: this server and now
  *   POST /orders   the order's text, and its mark:
  *
- *        ctrun page order 1 \n NONCE \n ID \n VERB \n JOB \n HOST \n AUTHOR \n REASON \n MARK
+ *        ctrun page order 2 KEY \n NONCE \n ID \n VERB \n JOB \n HOST \n AUTHOR \n REASON \n MARK
  *
+ *   KEY is the id of one that may give orders for the job (key_ring.h).
  *   MARK = HMAC(HMAC(key, "ctrun/1 page orders"), all before its line end), SHA-256, in hexadecimal
  *
  * An order counts once, and for a minute after its nonce was made. Pure but for libssl, which is
@@ -14,7 +15,7 @@
 #define CT_RENDEZVOUS_PAGE_ORDER_H
 
 #include "base/error.h"
-#include "net/key.h"
+#include "net/key_ring.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -40,6 +41,7 @@ struct ct_page_orders {
 struct ct_page_order {
     unsigned verb; /* CT_ADMIN_DRAIN, CT_ADMIN_CORDON or CT_ADMIN_UNCORDON */
     char job[129], host[256], author[200], reason[1001];
+    const struct ct_grant *grant; /* of whose key gave it; the ring's */
 };
 
 /* Begin, with 16 random bytes. */
@@ -49,11 +51,11 @@ void ct_page_orders_init(struct ct_page_orders *orders, const unsigned char rand
 void ct_page_orders_nonce(const struct ct_page_orders *orders, uint64_t now_ms,
                           char ret_nonce[CT_PAGE_NONCE]);
 
-/* Read and check one: `size` bytes of a stranger. 0; CT_EDATA for what is no order, CT_EAUTH for
- * one without the key or too old, CT_ELIMIT when too many were taken, CT_EUNSUPPORTED without
- * libssl; with the sentence. */
-int ct_page_orders_take(struct ct_page_orders *orders, uint64_t now_ms, const struct ct_key *key,
-                        const char *text, size_t size, struct ct_page_order *ret_order,
-                        struct ct_error *err);
+/* Read and check one: `size` bytes of a stranger, who runs as `uid` on this machine (-1: not known).
+ * 0; CT_EDATA for what is no order, CT_EAUTH for one without a key that may give it, or too old,
+ * CT_ELIMIT when too many were taken, CT_EUNSUPPORTED without libssl; with the sentence. */
+int ct_page_orders_take(struct ct_page_orders *orders, uint64_t now_ms,
+                        const struct ct_key_ring *ring, const char *text, size_t size, int64_t uid,
+                        struct ct_page_order *ret_order, struct ct_error *err);
 
 #endif

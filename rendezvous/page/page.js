@@ -157,25 +157,34 @@ const MEANINGS = {
 const dialog = document.getElementById("order");
 const said = document.getElementById("said");
 let key; // derived from the rendezvous' key, once its file was chosen
+let keyId; // by which the rendezvous knows it
 
 async function hmac(bytes) {
   return crypto.subtle.importKey("raw", bytes, { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
 }
 
+function sign(by, text) {
+  return crypto.subtle.sign("HMAC", by, new TextEncoder().encode(text));
+}
+
+function hex(bytes) {
+  return [...new Uint8Array(bytes)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
 async function readKey(file) {
   const bytes = await file.arrayBuffer();
   if (bytes.byteLength !== 32) throw new Error(`${file.name} has ${bytes.byteLength} bytes: a key file has 32`);
-  const label = new TextEncoder().encode("ctrun/1 page orders");
-  return hmac(await crypto.subtle.sign("HMAC", await hmac(bytes), label));
+  const whole = await hmac(bytes);
+  keyId = hex(await sign(whole, "ctrun/1 key tag")).slice(0, 16);
+  return hmac(await sign(whole, "ctrun/1 page orders"));
 }
 
 async function send(verb, job, host, author, reason) {
   const nonce = await (await fetch("orders")).text();
   const id = crypto.randomUUID();
-  const text = ["ctrun page order 1", nonce, id, verb, job, host, author, reason].join("\n");
-  const mark = new Uint8Array(await crypto.subtle.sign("HMAC", key, new TextEncoder().encode(text)));
-  const hex = [...mark].map((byte) => byte.toString(16).padStart(2, "0")).join("");
-  const answer = await fetch("orders", { method: "POST", body: `${text}\n${hex}` });
+  const text = [`ctrun page order 2 ${keyId}`, nonce, id, verb, job, host, author, reason].join("\n");
+  const mark = hex(await sign(key, text));
+  const answer = await fetch("orders", { method: "POST", body: `${text}\n${mark}` });
   if (answer.status === 403) key = undefined; // perhaps another file was meant
   return [answer.ok, await answer.text()];
 }

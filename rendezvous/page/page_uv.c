@@ -106,15 +106,12 @@ static void on_stranger(void *user, const char *peer)
 static int read_order(struct ct_page_server *page, const struct ct_http_request *request,
                       struct ct_page_order *ret_order, struct ct_error *err)
 {
-    const char *key_file = ct_rdzv_server_key_file(page->server);
-    struct ct_key key;
-    int code = key_file != NULL ? ct_net_key_load(key_file, &key, err) : CT_EAUTH;
+    const struct ct_key_ring *ring = ct_rdzv_server_ring(page->server);
 
-    if (code == 0)
-        code = ct_page_orders_take(&page->orders, ct_rdzv_server_now_ms(page->server), &key,
-                                   request->body, request->body_size, ret_order, err);
-    ct_net_key_wipe(&key);
-    return code;
+    if (ring == NULL)
+        return ct_error_set(err, CT_EAUTH, "this rendezvous has no key");
+    return ct_page_orders_take(&page->orders, ct_rdzv_server_now_ms(page->server), ring,
+                               request->body, request->body_size, request->uid, ret_order, err);
 }
 
 static int carry_out(struct ct_page_server *page, const struct ct_http_request *request,
@@ -135,7 +132,8 @@ static int carry_out(struct ct_page_server *page, const struct ct_http_request *
                                        .reason = order->reason};
     code = ct_rdzv_server_order(
         page->server,
-        &(struct ct_rdzv_order_of){.job = order->job, .peer = request->peer, .admin = &admin},
+        &(struct ct_rdzv_order_of){
+            .job = order->job, .peer = request->peer, .grant = order->grant, .admin = &admin},
         on_ordered, at_work);
     if (code != 0) {
         page->orders_at_work--;
@@ -168,7 +166,7 @@ static void offer_orders(const struct ct_page_server *page, struct ct_http_answe
 {
     char nonce[CT_PAGE_NONCE];
 
-    if (ct_rdzv_server_key_file(page->server) == NULL) {
+    if (ct_rdzv_server_ring(page->server) == NULL) {
         (void)ct_buf_puts(&out->body, "none: this rendezvous has no key\n");
         return;
     }
@@ -243,7 +241,7 @@ int ct_page_start(uv_loop_t *loop, const struct ct_page_where *where, struct ct_
     struct ct_http_options options = {.handler = answer,
                                       .user = page,
                                       .on_refused = on_stranger,
-                                      .may_post = ct_rdzv_server_key_file(server) != NULL};
+                                      .may_post = ct_rdzv_server_ring(server) != NULL};
     unsigned char random[16];
     struct ct_endpoint endpoint;
 

@@ -1,11 +1,12 @@
 /* The audit log: a record a line of each order, whatever came of it, and of each refusal.
  *
  *   {"time":"...","kind":"audit","deed":"cordon","verdict":"done","text":"done",
- *    "peer":"10.0.0.7:41230","uid":1000,"key":"6f1c0e2a9b3d4857","role":"operator","job":"night",
+ *    "peer":"10.0.0.7:41230","uid":1000,"key":"6f1c0e2a9b3d4857","key_name":"ada",
+ *    "key_role":"operator","role":"operator","job":"night",
  *    "host":"node3","author":"ada@login1","reason":"its fan"}
  *
- * `peer`, `uid` (of one on this machine) and `key` (the tag of the key that it proved) are what
- * this side found out; role, job, host, author and reason are what the other side says, as strings
+ * `peer`, `uid` (of one on this machine) and the `key` that it proved (its id, the name that the key
+ * ring gives it, what it may do) are what this side found out; role, job, host, author and reason are what the other side says, as strings
  * of JSON: no name can end one. Refusals, which strangers cause, are limited (log_limit.h), and
  * those left out are counted in a record; orders are not: operators are few and have a pace
  * (admin.h). */
@@ -27,11 +28,13 @@ static void put_origin(struct ct_buf *line, const struct ct_server_origin *from)
     unsigned uid;
 
     put_string(line, "peer", from->peer);
-    if (from->conn == NULL)
-        return;
-    if (ct_conn_user_of_peer(from->conn, &uid))
+    if (from->conn != NULL && ct_conn_user_of_peer(from->conn, &uid))
         ct_record_whole(line, "uid", uid);
-    put_string(line, "key", ct_conn_key_tag(from->conn));
+    if (from->grant == NULL)
+        return;
+    put_string(line, "key", from->grant->id);
+    put_string(line, "key_name", from->grant->name);
+    put_string(line, "key_role", ct_role_name(from->grant->role));
 }
 
 static void write_line(const struct ct_rdzv_server *server, struct ct_buf *line)
@@ -94,6 +97,12 @@ void ct_server_audit(struct ct_rdzv_server *server, const struct ct_server_origi
     put_string(&line, "author", deed->author);
     put_string(&line, "reason", deed->reason);
     write_line(server, &line);
+}
+
+struct ct_server_origin ct_server_origin_of(const struct ct_conn *conn)
+{
+    return (struct ct_server_origin){
+        .peer = ct_conn_peer(conn), .conn = conn, .grant = ct_conn_grant(conn)};
 }
 
 void ct_rdzv_server_audit(struct ct_rdzv_server *server, const char *peer,

@@ -16,7 +16,8 @@ struct ct_server_local {
     uv_timer_t timer;
     void (*on_answer)(void *context, int code, const char *text, size_t size); /* NULL: told */
     void *context;
-    char origin[CT_ENDPOINT_TEXT]; /* whose order it is */
+    char origin[CT_ENDPOINT_TEXT]; /* whose order it is, ... */
+    struct ct_grant grant;         /* ... and his key */
 };
 
 static void on_timer(uv_timer_t *timer);
@@ -48,9 +49,11 @@ void ct_server_local_send(struct ct_server_peer *peer, const struct ct_message *
                               "another daemon leads now: give the order on its page");
 }
 
-const char *ct_server_local_origin(const struct ct_server_peer *peer)
+struct ct_server_origin ct_server_local_origin(const struct ct_server_peer *peer)
 {
-    return ((const struct ct_server_local *)peer)->origin;
+    const struct ct_server_local *local = (const struct ct_server_local *)peer;
+
+    return (struct ct_server_origin){.peer = local->origin, .grant = &local->grant};
 }
 
 static void on_closed(uv_handle_t *handle)
@@ -92,6 +95,7 @@ int ct_rdzv_server_order(struct ct_rdzv_server *server, const struct ct_rdzv_ord
         return CT_ENOMEM;
     local->peer.server = server;
     local->context = context;
+    local->grant = *order->grant;
     (void)ct_str_copy(local->origin, sizeof local->origin, order->peer);
     if (!ct_server_add_peer(&local->peer)) {
         free(local);

@@ -135,7 +135,7 @@ static bool io_dial_endpoint(void *context)
     struct ct_server_replica *of = server->replica;
     const struct ct_conn_options options = {
         .from = CT_FROM_SERVER | CT_FROM_REPLICA,
-        .key = of->has_key ? &of->key : NULL,
+        .key = of->key,
         .job = server->only_job,
         .connect_ms = INT32_MAX,
         .retry_ms = ENDPOINT_RETRY_MS,
@@ -212,7 +212,7 @@ static int init_holder(struct ct_rdzv_server *server, const struct ct_rdzv_repli
         .context = server,
         .send = server->io.send,
         .close = server->io.close,
-        .is_for = server->io.is_for,
+        .may = server->io.may,
         .announce = server->io.announce,
         .noted = server->io.noted,
         .audit = server->io.audit,
@@ -254,7 +254,7 @@ static int new_links(struct ct_rdzv_server *server, struct ct_error *err)
     const struct ct_replica_links_options links = {
         .loop = server->loop,
         .clock = server->clock,
-        .key = of->has_key ? &of->key : NULL,
+        .key = of->key,
         .job = has_peers ? of->peers.name : server->only_job,
         .host = of->host,
         .incarnation = has_peers ? own : server->limits.own,
@@ -302,8 +302,7 @@ static int begin(struct ct_rdzv_server *server, const struct ct_rdzv_server_opti
 }
 
 int ct_server_replica_start(struct ct_rdzv_server *server,
-                            const struct ct_rdzv_server_options *options, const struct ct_key *key,
-                            struct ct_error *err)
+                            const struct ct_rdzv_server_options *options, struct ct_error *err)
 {
     const struct ct_rdzv_replica_options *from = options->replica;
     struct ct_server_replica *of = calloc(1, sizeof *of);
@@ -311,9 +310,7 @@ int ct_server_replica_start(struct ct_rdzv_server *server,
     if (of == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for the rendezvous");
     server->replica = of;
-    of->has_key = key != NULL;
-    if (key != NULL)
-        of->key = *key;
+    of->key = server->key_file[0] != '\0' ? &server->key : NULL;
     if (from->peers != NULL)
         of->peers = *from->peers;
     of->ask_nodes = from->ask_nodes;
@@ -343,6 +340,5 @@ void ct_server_replica_free(struct ct_server_replica *of)
     if (of == NULL)
         return;
     ct_holder_deinit(&of->holder);
-    ct_net_key_wipe(&of->key);
     free(of);
 }

@@ -4,6 +4,7 @@
  *   server_journal_uv.c   records on disk, and the newer daemon that takes them over
  *   server_local_uv.c     operators of this process
  *   server_audit.c        the audit log
+ *   server_keys_uv.c      the keys that it accepts
  *   server_replica_uv.c   records on several agents: the connections of a holder (holder.h)
  *
  * A server without a replica has its service from start to end; one with a replica has a holder,
@@ -32,8 +33,7 @@ struct ct_server_replica {
     struct ct_conn *endpoint_conn;       /* to the job's endpoint; NULL: none */
     char job_endpoint[CT_ENDPOINT_TEXT]; /* as its nodes were told; "": here */
     char host[CT_RDZV_HOST_BYTES];
-    struct ct_key key;
-    bool has_key;
+    const struct ct_key *key; /* the server's; NULL: none */
     void (*ask_nodes)(void *context, const char *const *hosts, size_t count); /* NULL: nobody */
     void *ask_context;
 };
@@ -68,7 +68,9 @@ struct ct_rdzv_server {
     struct ct_log_limit log_limit;
     const struct ct_log *audit; /* NULL: none */
     struct ct_log_limit audit_limit;
-    char key_file[PATH_MAX]; /* "": none */
+    char key_file[PATH_MAX], ring_file[PATH_MAX]; /* "": none */
+    struct ct_key key;                            /* of the key file */
+    struct ct_key_ring *ring;                     /* what it accepts; NULL: in clear */
     char only_job[129];
     bool stopping;
     unsigned handles; /* that are not closed yet */
@@ -108,21 +110,34 @@ void ct_server_handle_closed(struct ct_rdzv_server *server);
 
 /* Whose deed it is. */
 struct ct_server_origin {
-    const char *peer;           /* its address */
-    const struct ct_conn *conn; /* NULL: none of the wire's */
+    const char *peer;             /* its address */
+    const struct ct_conn *conn;   /* NULL: none of the wire's */
+    const struct ct_grant *grant; /* what his key allows; NULL: none */
 };
+
+struct ct_server_origin ct_server_origin_of(const struct ct_conn *conn);
 
 /* Write a record of the deed. A no-op without an audit log. */
 void ct_server_audit(struct ct_rdzv_server *server, const struct ct_server_origin *from,
                      const struct ct_service_deed *deed);
+
+/* ---- server_keys_uv.c ---- */
+
+/* Read the keys that the options name. 0; a code of ct_key_ring_load, CT_EUSAGE. */
+int ct_server_load_keys(struct ct_rdzv_server *server, const struct ct_rdzv_server_options *options,
+                        struct ct_error *err);
+void ct_server_forget_keys(struct ct_rdzv_server *server);
+
+/* End the connection if the key that it proved is no longer in the ring. True: it was so. */
+bool ct_server_is_revoked(struct ct_rdzv_server *server, struct ct_conn *conn);
 
 /* ---- server_local_uv.c: of ct_service_io, for a peer without a connection ---- */
 
 void ct_server_local_send(struct ct_server_peer *peer, const struct ct_message *message);
 void ct_server_local_close(struct ct_server_peer *peer, int code, const char *sentence);
 
-/* Return whose order it is: the address of the page's client. */
-const char *ct_server_local_origin(const struct ct_server_peer *peer);
+/* Return whose order it is: of the page's client. */
+struct ct_server_origin ct_server_local_origin(const struct ct_server_peer *peer);
 
 /* ---- server_journal_uv.c ---- */
 
@@ -139,11 +154,9 @@ int ct_server_keep_of_holder(void *context, const void *record, size_t size);
 
 /* ---- server_replica_uv.c ---- */
 
-/* When the listeners have their addresses: found a record, and lead; or wait for one. `key`: NULL
- * for none. */
+/* When the listeners have their addresses: found a record, and lead; or wait for one. */
 int ct_server_replica_start(struct ct_rdzv_server *server,
-                            const struct ct_rdzv_server_options *options, const struct ct_key *key,
-                            struct ct_error *err);
+                            const struct ct_rdzv_server_options *options, struct ct_error *err);
 void ct_server_replica_stop(struct ct_rdzv_server *server);
 void ct_server_replica_free(struct ct_server_replica *of);
 

@@ -132,19 +132,19 @@ static void io_close(void *context, void *peer, int code, const char *sentence)
     ct_conn_close(to->conn, code, sentence);
 }
 
-static bool io_is_for(void *context, void *peer, const char *job)
+static int io_may(void *context, void *peer, enum ct_right right, const char *job,
+                  struct ct_error *err)
 {
     (void)context;
     const struct ct_conn *conn = ((const struct ct_server_peer *)peer)->conn;
-    return conn == NULL || ct_conn_is_for(conn, job);
+    return conn == NULL ? 0 : ct_conn_may(conn, right, job, err);
 }
 
 static void io_audit(void *context, void *peer, const struct ct_service_deed *deed)
 {
     const struct ct_server_peer *of = peer;
-    const struct ct_server_origin from = {.peer = of->conn != NULL ? ct_conn_peer(of->conn)
-                                                                   : ct_server_local_origin(of),
-                                          .conn = of->conn};
+    const struct ct_server_origin from =
+        of->conn != NULL ? ct_server_origin_of(of->conn) : ct_server_local_origin(of);
 
     ct_server_audit(context, &from, deed);
 }
@@ -192,9 +192,10 @@ static void refuse_connection(struct ct_rdzv_server *server, struct ct_conn *con
         .type = CT_MSG_REFUSE,
         .refuse = {.code = CT_ELIMIT, .retry_ms = REFUSED_RETRY_MS, .text = text}};
     struct ct_error why = {0};
+    const struct ct_server_origin from = ct_server_origin_of(conn);
     ct_error_set(&why, CT_ELIMIT, "%s: %s", ct_conn_peer(conn), text);
     log_event(server, CT_LOG_WARN, "link_refused", (uint64_t)CT_ELIMIT, &why);
-    ct_server_audit(server, &(struct ct_server_origin){ct_conn_peer(conn), conn},
+    ct_server_audit(server, &from,
                     &(struct ct_service_deed){.deed = "connect", .code = CT_ELIMIT, .text = text});
     ct_conn_set_user(conn, NULL); /* it may outlive the server */
     (void)ct_conn_send(conn, &refuse, NULL);
@@ -220,6 +221,10 @@ bool ct_server_add_peer(struct ct_server_peer *peer)
 static void on_open(struct ct_conn *conn)
 {
     struct ct_rdzv_server *server = ct_conn_user(conn);
+    if (ct_server_is_revoked(server, conn)) { /* while it shook hands */
+        ct_conn_set_user(conn, NULL);
+        return;
+    }
     struct ct_server_peer *peer = calloc(1, sizeof(*peer));
     if (peer != NULL)
         *peer = (struct ct_server_peer){.server = server, .conn = conn};
@@ -266,6 +271,7 @@ static void free_when_done(struct ct_rdzv_server *server)
     ct_service_free(server->service);
     ct_server_replica_free(server->replica);
     ct_journal_close(server->journal);
+    ct_server_forget_keys(server);
     free(server);
     if (stopped != NULL)
         stopped(context);
@@ -317,7 +323,7 @@ static const struct ct_conn_callbacks callbacks = {
 /* ---- starting and stopping ---- */
 
 static int listen_on(struct ct_rdzv_server *server, const struct ct_rdzv_server_options *from,
-                     size_t index, const struct ct_key *key, struct ct_error *err)
+                     size_t index, struct ct_error *err)
 {
     struct ct_endpoint endpoint;
     int rc = ct_endpoint_parse(from->listen[index], -1, &endpoint, err);
@@ -325,10 +331,10 @@ static int listen_on(struct ct_rdzv_server *server, const struct ct_rdzv_server_
         return rc;
     struct ct_listener_options options = {
         .conn = {.from = CT_FROM_NODE | (from->replica != NULL ? CT_FROM_REPLICA : 0u),
-                 .key = key,
                  .frame_limit = CT_WIRE_CONTROL, /* until it has joined */
                  .queue_limit = QUEUE_BYTES,
                  .idle_ms = IDLE_MS},
+        .ring = server->ring,
         .budget = BUDGET_BYTES / from->listen_count,
         .max_connections = (from->links_max != 0 ? from->links_max : LINKS) + REFUSED_MAX,
         .silent_s = SILENT_S,
@@ -352,21 +358,14 @@ static int listen_on(struct ct_rdzv_server *server, const struct ct_rdzv_server_
 static int listen_on_all(struct ct_rdzv_server *server,
                          const struct ct_rdzv_server_options *options, struct ct_error *err)
 {
-    struct ct_key key = {0};
-    int rc = 0;
     if (options->listen_count == 0 || options->listen_count > CT_RDZV_LISTENERS_LIMIT)
         return ct_error_set(err, CT_EUSAGE, "1 to %d endpoints can be listened on, not %zu",
                             CT_RDZV_LISTENERS_LIMIT, options->listen_count);
-    if (options->key_file != NULL &&
-        !ct_str_copy(server->key_file, sizeof(server->key_file), options->key_file))
-        return ct_error_set(err, CT_EUSAGE, "the key file's path is too long");
-    if (options->key_file != NULL)
-        rc = ct_net_key_load(options->key_file, &key, err);
+    int rc = ct_server_load_keys(server, options, err);
     for (size_t i = 0; rc == 0 && i < options->listen_count; i++)
-        rc = listen_on(server, options, i, options->key_file != NULL ? &key : NULL, err);
+        rc = listen_on(server, options, i, err);
     if (rc == 0 && options->replica != NULL)
-        rc = ct_server_replica_start(server, options, options->key_file != NULL ? &key : NULL, err);
-    ct_net_key_wipe(&key);
+        rc = ct_server_replica_start(server, options, err);
     return rc;
 }
 
@@ -403,7 +402,7 @@ static struct ct_service_io io_of(struct ct_rdzv_server *server,
         .context = server,
         .send = io_send,
         .close = io_close,
-        .is_for = io_is_for,
+        .may = io_may,
         .persist = options->journal != NULL ? ct_server_keep_on_disk : NULL,
         .announce = io_announce,
         .audit = options->audit != NULL ? io_audit : NULL,
@@ -458,18 +457,6 @@ int ct_rdzv_server_start(struct ct_rdzv_server **ret_server, uv_loop_t *loop,
     ct_server_arm(server);
     *ret_server = server;
     return 0;
-}
-
-int ct_rdzv_server_reload(struct ct_rdzv_server *server, struct ct_error *err)
-{
-    struct ct_key key = {0};
-    int rc = server->key_file[0] != '\0' ? ct_net_key_load(server->key_file, &key, err) : 0;
-    for (size_t i = 0; rc == 0 && i < server->listener_count; i++)
-        ct_listener_change_key(server->listeners[i], &key);
-    if (rc == 0 && server->replica != NULL && server->replica->has_key)
-        server->replica->key = key; /* of links that are dialled from now on */
-    ct_net_key_wipe(&key);
-    return rc;
 }
 
 void ct_server_handle_closed(struct ct_rdzv_server *server)
@@ -542,11 +529,6 @@ void ct_rdzv_server_describe(const struct ct_rdzv_server *server, struct ct_buf 
         ct_service_describe(service, out);
     else if (server->replica != NULL)
         ct_holder_describe(&server->replica->holder, out);
-}
-
-const char *ct_rdzv_server_key_file(const struct ct_rdzv_server *server)
-{
-    return server->key_file[0] != '\0' ? server->key_file : NULL;
 }
 
 const struct ct_service *ct_rdzv_server_service(const struct ct_rdzv_server *server)

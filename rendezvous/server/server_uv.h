@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log/log.h"
+#include "net/key_ring.h"
 #include "rendezvous/holder/holder.h"
 #include "wire/wire.h"
 
@@ -48,7 +49,9 @@ struct ct_rdzv_replica_options {
 struct ct_rdzv_server_options {
     const char *listen[CT_RDZV_LISTENERS_LIMIT]; /* "host:port" (port 0: any) or "unix:/path" */
     size_t listen_count;
-    const char *key_file; /* NULL: none; then only loopback and AF_UNIX may be listened on */
+    const char *key_file; /* the whole key; NULL: none */
+    const char *key_ring; /* the keys that are accepted besides; NULL: none, those derived from it.
+                             With neither only loopback and AF_UNIX may be listened on */
     const char *journal;  /* directory of the journal; NULL: nothing outlives this server */
     bool takeover;        /* take journal and address over from a daemon that still lives */
     const char *only_job; /* the one job that it serves; NULL: any */
@@ -78,8 +81,9 @@ int ct_rdzv_server_start(struct ct_rdzv_server **ret_server, uv_loop_t *loop,
  * "unix:/run/x"). */
 const char *ct_rdzv_server_endpoint(const struct ct_rdzv_server *server, size_t index);
 
-/* Reload the key file: new links need the new key, open links continue. 0; CT_ENOINPUT or CT_EAUTH
- * with the sentence: the old key stays in use. A no-op without a key file. */
+/* Reload key file and key ring: new links need a key of now. Open links continue, but those of keys
+ * that were taken out of the ring or changed. 0; a code of ct_key_ring_load with the sentence: the
+ * keys of before stay in use. A no-op without keys. */
 int ct_rdzv_server_reload(struct ct_rdzv_server *server, struct ct_error *err);
 
 /* Close listeners and connections and free the server; `stopped` (may be NULL) is called last. */
@@ -115,7 +119,8 @@ void ct_rdzv_server_describe(const struct ct_rdzv_server *server, struct ct_buf 
 /* An order of the page. */
 struct ct_rdzv_order_of {
     const char *job;
-    const char *peer; /* whose it is: his address */
+    const char *peer;             /* whose it is: his address, ... */
+    const struct ct_grant *grant; /* ... and what his key allows, which was looked at. Copied */
     const struct ct_msg_admin *admin;
 };
 
@@ -131,8 +136,8 @@ int ct_rdzv_server_order(struct ct_rdzv_server *server, const struct ct_rdzv_ord
 void ct_rdzv_server_audit(struct ct_rdzv_server *server, const char *peer,
                           const struct ct_service_deed *deed);
 
-/* Return the path of the key file; NULL: it has none. */
-const char *ct_rdzv_server_key_file(const struct ct_rdzv_server *server);
+/* Return the keys that it accepts; NULL: none. Valid until the next reload. */
+struct ct_key_ring *ct_rdzv_server_ring(const struct ct_rdzv_server *server);
 
 /* Return the service, for those who show it; NULL: this server does not lead now. */
 const struct ct_service *ct_rdzv_server_service(const struct ct_rdzv_server *server);

@@ -30,7 +30,7 @@ bool ct_admin_means(const struct ct_service *service, const struct ct_service_li
     const char *name = ct_rdzv_name(job->core);
     if (link->job_name[0] != '\0')
         return strcmp(link->job_name, name) == 0;
-    return service->io.is_for(service->io.context, link->peer, name);
+    return ct_service_may(service, link, CT_RIGHT_READ, name, NULL) == 0;
 }
 
 enum { NAMES_BYTES = 3500 }; /* of the jobs that are listed; the others are counted */
@@ -43,7 +43,7 @@ static void add_names(const struct ct_service *service, const struct ct_service_
     uint32_t left_out = 0;
     for (const struct ct_service_job *job = service->jobs; job != NULL; job = job->next) {
         const char *name = ct_rdzv_name(job->core);
-        if (!service->io.is_for(service->io.context, link->peer, name))
+        if (ct_service_may(service, link, CT_RIGHT_READ, name, NULL) != 0)
             continue;
         if (out->size >= NAMES_BYTES) {
             left_out++;
@@ -249,6 +249,16 @@ bool ct_admin_is_too_fast(struct ct_service *service, uint64_t now_ms, struct ct
     return true;
 }
 
+static bool may_order(struct ct_service *service, const struct ct_service_link *link,
+                      const char *job)
+{
+    struct ct_error err;
+    int code = ct_service_may(service, link, CT_RIGHT_ORDER, job, &err);
+    if (code != 0)
+        ct_service_answer(service, link->number, code, err.text);
+    return code == 0;
+}
+
 static void on_admin(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link,
                      const struct ct_msg_admin *m)
 {
@@ -294,7 +304,7 @@ static void on_admin(struct ct_service *service, uint64_t now_ms, struct ct_serv
         return;
     }
     struct ct_service_job *job = ct_admin_job(service, link);
-    if (job == NULL)
+    if (job == NULL || !may_order(service, link, ct_rdzv_name(job->core)))
         return;
     ct_admin_forget(job); /* who asks next sees what the order did */
     struct ct_rdzv_order order = {

@@ -255,7 +255,8 @@ static void on_hello(struct ct_service *service, struct ct_service_link *link,
     char text[512];
     const char *only = service->limits.only_job;
     bool is_admin = strcmp(hello->role, "admin") == 0;
-    bool any_job = is_admin && hello->job[0] == '\0';
+    const char *job = is_admin && hello->job[0] == '\0' ? NULL : hello->job;
+    struct ct_error why = {0};
     if (link->hello) {
         ct_service_violation(service, link, "a second HELLO");
     } else if (only != NULL && strcmp(only, hello->job) != 0 && !is_admin) {
@@ -272,10 +273,10 @@ static void on_hello(struct ct_service *service, struct ct_service_link *link,
                        hello->host, hello->protocol < CT_WIRE_PROTOCOL ? "older" : "newer",
                        hello->protocol, CT_WIRE_PROTOCOL);
         ct_service_refuse(service, link->number, CT_EPROTOCOL, 0, text);
-    } else if (!any_job && !service->io.is_for(service->io.context, link->peer, hello->job)) {
-        (void)snprintf(text, sizeof(text), "host %s has no key for job %s", hello->host,
-                       hello->job);
-        ct_service_refuse(service, link->number, CT_EAUTH, 0, text);
+    } else if (ct_service_may(service, link, is_admin ? CT_RIGHT_READ : CT_RIGHT_JOIN, job, &why) !=
+               0) {
+        ct_error_prefix(&why, "host %s", hello->host);
+        ct_service_refuse(service, link->number, CT_EAUTH, 0, why.text);
     } else {
         link->hello = true;
         link->epoch = hello->epoch;

@@ -16,6 +16,7 @@
 #define CT_RENDEZVOUS_SERVICE_H
 
 #include "base/bytes.h"
+#include "net/grant.h"
 #include "rendezvous/core/core.h"
 #include "rendezvous/store/store.h"
 #include "wire/wire.h"
@@ -55,8 +56,11 @@ struct ct_service_io {
      * inside. */
     void (*close)(void *context, void *peer, int code, const char *sentence);
 
-    /* Return whether the peer's key allows it to act for `job`. */
-    bool (*is_for)(void *context, void *peer, const char *job);
+    /* Return 0 when what the peer has proved allows it to do what `right` says to `job` (NULL: to
+     * some job); CT_EAUTH with the sentence in `err` (may be NULL). NULL: keys are unknown here, as
+     * in the simulator, and everybody may do everything. */
+    int (*may)(void *context, void *peer, enum ct_right right, const char *job,
+               struct ct_error *err);
 
     /* Keep a record (see records.h) durably: 0 when that is done, a negative code when it cannot
      * be, CT_SERVICE_LATER when ct_service_kept will tell with `ticket`, which grows (0: nobody

@@ -1,4 +1,4 @@
-/* What operators order and who is refused, for an audit log: io.audit.
+/* Who may do what, and what operators order and who is refused, for an audit log: io.may, io.audit.
  *
  * An order's verdict may follow a record that is kept later, when the words of its message are
  * gone: they are held until then. An order whose operator leaves before is told of all the same. */
@@ -13,6 +13,14 @@ struct ct_service_held {
     const char *deed;
     char host[256], author[256], reason[1001];
 };
+
+int ct_service_may(const struct ct_service *service, const struct ct_service_link *link,
+                   enum ct_right right, const char *job, struct ct_error *err)
+{
+    if (service->io.may == NULL)
+        return 0;
+    return service->io.may(service->io.context, link->peer, right, job, err);
+}
 
 static const char *role_of(const struct ct_service_link *link)
 {

@@ -45,8 +45,8 @@ static const struct ct_service_job *find_next(const struct ct_service *service,
     for (const struct ct_service_job *job = service->jobs; job != NULL; job = job->next) {
         const struct ct_history_event *event = ct_history_next(job->history, after);
 
-        if (event == NULL || (link != NULL && !ct_admin_means(service, link, job)) ||
-            (found != NULL && event->number > (*ret_event)->number))
+        if (event == NULL || (found != NULL && event->number > (*ret_event)->number) ||
+            (link != NULL && !ct_admin_means(service, link, job)))
             continue;
         *ret_event = event;
         found = job;

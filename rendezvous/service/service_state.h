@@ -112,6 +112,10 @@ struct ct_service {
     size_t open_count, open_room;
 };
 
+/* See io.may. */
+int ct_service_may(const struct ct_service *service, const struct ct_service_link *link,
+                   enum ct_right right, const char *job, struct ct_error *err);
+
 /* Return whether somebody has looked at the job lately, and it is not too large to be shown node by
  * node. */
 bool ct_service_is_watched(const struct ct_service_job *job, uint64_t now_ms);

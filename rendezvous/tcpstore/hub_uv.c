@@ -212,7 +212,7 @@ static bool on_hello(struct link *link, const struct ct_msg_tunnel_hello *m)
     if (link->proven)
         return false;
     link->proven = m->generation == hub->options.generation && strcmp(m->job, hub->job) == 0 &&
-                   ct_conn_is_for(link->conn, m->job);
+                   ct_conn_may(link->conn, CT_RIGHT_RELAY, m->job, NULL) == 0;
     if (link->proven) {
         link->relay = m->relay;
         old = find_relay(link, m->relay);
@@ -455,12 +455,17 @@ int ct_tcpstore_hub_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
                           struct ct_tcpstore_hub **ret_hub, struct ct_error *err)
 {
     struct ct_tcpstore_hub *hub = calloc(1, sizeof(*hub));
-    const struct ct_listener_options listener = {
-        .conn = {.from = CT_FROM_RELAY, .key = options->key, .queue_limit = CT_TUNNEL_QUEUE},
+    struct ct_listener_options listener = {
+        .conn = {.from = CT_FROM_RELAY, .queue_limit = CT_TUNNEL_QUEUE},
     };
+    int rc = options->key != NULL ? ct_key_ring_of(options->key, true, &listener.ring, err) : 0;
 
-    if (hub == NULL)
-        return ct_error_set(err, CT_ENOMEM, "out of memory for a store");
+    if (rc == 0 && hub == NULL)
+        rc = ct_error_set(err, CT_ENOMEM, "out of memory for a store");
+    if (rc != 0) {
+        free(hub);
+        return rc;
+    }
     hub->self = hub;
     hub->loop = loop;
     hub->options = *options;
@@ -469,7 +474,8 @@ int ct_tcpstore_hub_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
     hub->options.key = NULL; /* the listener has a copy */
     if (hub->options.resume_ms == 0)
         hub->options.resume_ms = RESUME_MS;
-    int rc = ct_listener_start(loop, endpoint, &listener, &callbacks, hub, &hub->listener, err);
+    rc = ct_listener_start(loop, endpoint, &listener, &callbacks, hub, &hub->listener, err);
+    ct_key_ring_unref(listener.ring);
     if (rc != 0) {
         free(hub);
         return rc;

@@ -15,8 +15,8 @@ struct ct_tcpstore_hub_options {
     struct ct_tcpstore_server *server; /* it must outlive the hub's stop */
     uint64_t generation;               /* of the round whose store it is; relays name it */
     const char *job;
-    const struct ct_key *key;                                         /* NULL: in clear. Copied */
-    uint32_t resume_ms;                                               /* 0: 30000 */
+    const struct ct_key *key; /* NULL: in clear. Copied; those derived from it may relay, too */
+    uint32_t resume_ms;       /* 0: 30000 */
     void (*on_lost)(void *user, const struct ct_tcpstore_lost *lost); /* may be NULL */
     void *user;
 };

@@ -25,12 +25,6 @@ static void on_close(void *context, void *peer, int code, const char *sentence)
     (void)fprintf(stderr, "a connection is closed: %s\n", sentence);
 }
 
-static bool on_is_for(void *context, void *peer, const char *job)
-{
-    (void)context, (void)peer, (void)job;
-    return true;
-}
-
 static void on_announce(void *context, const char *job, const char *sentence)
 {
     (void)context, (void)job, (void)sentence;
@@ -101,8 +95,7 @@ static void measure(const struct ct_service *service, const char *path)
 static void measure_all(const char *what, uint32_t jobs, uint32_t nodes)
 {
     static const char *const paths[] = {"/", "/events", "/metrics"};
-    const struct ct_service_io io = {
-        .send = on_send, .close = on_close, .is_for = on_is_for, .announce = on_announce};
+    const struct ct_service_io io = {.send = on_send, .close = on_close, .announce = on_announce};
     const struct ct_service_limits limits = {.jobs = jobs};
     struct ct_service *service = ct_service_new(&limits, &io, 1);
     char job[32];

@@ -203,10 +203,11 @@ const char *ct_conn_peer(const struct ct_conn *conn)
     return conn < &world.conns[2] ? "10.0.0.1:5" : "10.0.0.2:5";
 }
 
-bool ct_conn_is_for(const struct ct_conn *conn, const char *job)
+int ct_conn_may(const struct ct_conn *conn, enum ct_right right, const char *job,
+                struct ct_error *err)
 {
-    (void)conn, (void)job;
-    return true;
+    (void)conn, (void)right, (void)job, (void)err;
+    return 0;
 }
 
 /* ---- the server ---- */

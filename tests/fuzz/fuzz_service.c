@@ -69,12 +69,16 @@ static void io_close(void *context, void *peer, int code, const char *sentence)
     link->ends = true;
 }
 
-static bool io_is_for(void *context, void *peer, const char *job)
+static int io_may(void *context, void *peer, enum ct_right right, const char *job,
+                  struct ct_error *err)
 {
     const struct world *world = context;
     const struct link *link = peer;
 
-    return link != &world->links[STRANGER] && job[0] != '\0';
+    (void)right;
+    if (link != &world->links[STRANGER])
+        return 0;
+    return ct_error_set(err, CT_EAUTH, "a stranger, of job %s", job != NULL ? job : "any");
 }
 
 static int io_persist(void *context, uint64_t ticket, const void *record, size_t size,
@@ -418,7 +422,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const struct ct_service_io io = {.context = &world,
                                      .send = io_send,
                                      .close = io_close,
-                                     .is_for = io_is_for,
+                                     .may = io_may,
                                      .persist = io_persist,
                                      .announce = io_announce};
     uint8_t setting = input_byte(&input);

@@ -47,14 +47,6 @@ static void io_close(void *context, void *peer, int code, const char *sentence)
     sim_schedule(sim, sim->now, EV_UNANSWERED, (uint32_t)(conn - sim->conns), AT_DAEMON);
 }
 
-static bool io_is_for(void *context, void *peer, const char *job)
-{
-    (void)context;
-    (void)peer;
-    (void)job;
-    return true;
-}
-
 static void io_announce(void *context, const char *job, const char *sentence)
 {
     const struct sim_daemon *daemon = context;
@@ -125,7 +117,6 @@ void sim_daemon_start(struct sim *sim, uint32_t index)
         .context = daemon,
         .send = io_send,
         .close = io_close,
-        .is_for = io_is_for,
         .persist = io_persist,
         .announce = io_announce,
     };

@@ -83,14 +83,6 @@ static void close_conn(void *context, void *peer, int code, const char *sentence
     sim_schedule(sim, sim->now, EV_UNANSWERED, (uint32_t)(conn - sim->conns), AT_DAEMON);
 }
 
-static bool io_is_for(void *context, void *peer, const char *job)
-{
-    (void)context;
-    (void)peer;
-    (void)job;
-    return true;
-}
-
 static void io_announce(void *context, const char *job, const char *sentence)
 {
     const struct sim_host *host = context;
@@ -153,7 +145,6 @@ static void begin(struct sim_host *host, const struct ct_msg_voters *voters)
         .context = host,
         .send = io_send,
         .close = close_conn,
-        .is_for = io_is_for,
         .announce = io_announce,
         .turn_away = close_conn,
         .admit = io_admit,

@@ -161,14 +161,6 @@ static void daemon_close(void *context, void *peer, int code, const char *senten
                      sentence);
 }
 
-static bool daemon_is_for(void *context, void *peer, const char *job)
-{
-    (void)context;
-    (void)peer;
-    (void)job;
-    return true;
-}
-
 static void daemon_announce(void *context, const char *job, const char *sentence)
 {
     (void)context;
@@ -473,7 +465,6 @@ int sim_large(uint32_t agents, uint64_t seed)
         .context = &large,
         .send = daemon_send,
         .close = daemon_close,
-        .is_for = daemon_is_for,
         .persist = daemon_persist,
         .announce = daemon_announce,
     };

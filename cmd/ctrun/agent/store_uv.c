@@ -294,6 +294,15 @@ static int start_server(struct store *store, struct ct_error *err)
     return rc;
 }
 
+/* The key of now; NULL: in clear. */
+static const struct ct_key *key_of(struct store *store)
+{
+    if (!store->has_key)
+        return NULL;
+    ct_net_key_reload(store->node->job->cfg.launch.key_file, &store->key);
+    return &store->key;
+}
+
 static int start_hub(struct store *store, uint64_t generation, struct ct_error *err)
 {
     uv_loop_t *loop = &store->node->loop;
@@ -301,7 +310,7 @@ static int start_hub(struct store *store, uint64_t generation, struct ct_error *
         .server = store->offer.server,
         .generation = generation,
         .job = store->node->job->cfg.launch.rdzv_id,
-        .key = store->has_key ? &store->key : NULL,
+        .key = key_of(store),
         .on_lost = on_lost,
         .user = store,
     };
@@ -389,7 +398,7 @@ static int start_relay(struct store *store, const struct ct_round *round, struct
         .hub = {.port = round->head->port},
         .generation = round->generation,
         .job = cfg->launch.rdzv_id,
-        .key = store->has_key ? &store->key : NULL,
+        .key = key_of(store),
         .user_timeout_ms = (uint32_t)cfg->launch.lease_ms,
         .on_broken = on_broken,
         .on_cut = on_cut,

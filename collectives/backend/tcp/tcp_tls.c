@@ -26,12 +26,30 @@ struct ct_tcp_tls {
     unsigned char input[PIECE];
 };
 
+static int new_tls(const struct ct_tcp *tcp, bool server, struct ct_tcp_tls *end,
+                   struct ct_error *err)
+{
+    struct ct_key_ring *ring = NULL;
+    struct ct_key key;
+    int code;
+
+    memcpy(key.secret, tcp->key, sizeof key.secret);
+    if (server) {
+        code = ct_key_ring_of(&key, false, &ring, err);
+        if (code == 0)
+            code = ct_tls_new_server(&end->tls, ring, err);
+        ct_key_ring_unref(ring);
+    } else {
+        code = ct_tls_new_client(&end->tls, &key, end->name, err);
+    }
+    ct_net_key_wipe(&key);
+    return code;
+}
+
 int ct_tcp_tls_new(const struct ct_tcp *tcp, int peer, int connection, struct ct_tcp_tls **ret_end,
                    struct ct_error *err)
 {
     struct ct_tcp_tls *end = calloc(1, sizeof *end);
-    struct ct_key key;
-    bool server = tcp->rank < peer; /* whichever dialled */
 
     if (end == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a TLS connection");
@@ -39,9 +57,7 @@ int ct_tcp_tls_new(const struct ct_tcp *tcp, int peer, int connection, struct ct
     ct_buf_init(&end->out, 0);
     (void)snprintf(end->name, sizeof end->name, "%s/%d-%d/%d", tcp->name, CT_MIN(tcp->rank, peer),
                    CT_MAX(tcp->rank, peer), connection);
-    memcpy(key.secret, tcp->key, sizeof key.secret);
-    int code = ct_tls_new(&end->tls, server, &key, server ? NULL : end->name, err);
-    ct_net_key_wipe(&key);
+    int code = new_tls(tcp, tcp->rank < peer, end, err); /* whichever dialled */
     if (code != 0) {
         ct_tcp_tls_free(end);
         return code;

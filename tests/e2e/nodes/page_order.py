@@ -25,8 +25,10 @@ def mark(key, text):
 
 
 with open(key_file, "rb") as file:
-    derived = mark(file.read(), b"ctrun/1 page orders")
+    key = file.read()
+derived = mark(key, b"ctrun/1 page orders")
+key_id = mark(key, b"ctrun/1 key tag")[:8].hex()
 _, nonce = ask()
-text = "\n".join(["ctrun page order 1", nonce.strip(), "1"] + order).encode()
+text = "\n".join([f"ctrun page order 2 {key_id}", nonce.strip(), "1"] + order).encode()
 for _ in range(times):
     print(*ask(text + b"\n" + mark(derived, text).hex().encode()))

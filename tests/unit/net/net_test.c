@@ -254,7 +254,7 @@ void net_make_hello(const struct ct_key *key, struct ct_buf *ret_hello)
     struct ct_tls *tls;
     struct ct_error err = {0};
 
-    cr_assert_eq(ct_tls_new(&tls, false, key, "digits", &err), 0, "%s", err.text);
+    cr_assert_eq(ct_tls_new_client(&tls, key, "digits", &err), 0, "%s", err.text);
     cr_assert_eq(ct_tls_handshake(tls, &err), 0, "%s", err.text);
     ct_buf_init(ret_hello, 0);
     cr_assert_eq(ct_tls_drain(tls, ret_hello), 0);

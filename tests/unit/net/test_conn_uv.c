@@ -194,14 +194,14 @@ Test(conn, a_client_with_a_key_learns_that_the_server_has_none)
 Test(conn, a_key_speaks_for_its_job_alone)
 {
     open_both(OVER_TLS);
-    cr_assert(ct_conn_is_for(net.ends[0].conn, "digits"));
-    cr_assert_not(ct_conn_is_for(net.ends[0].conn, "other"));
+    cr_assert_eq(ct_conn_may(net.ends[0].conn, CT_RIGHT_JOIN, "digits", NULL), 0);
+    cr_assert_eq(ct_conn_may(net.ends[0].conn, CT_RIGHT_JOIN, "other", NULL), CT_EAUTH);
 }
 
 Test(conn, in_clear_any_job_goes)
 {
     open_both(OVER_TCP);
-    cr_assert(ct_conn_is_for(net.ends[0].conn, "other"));
+    cr_assert_eq(ct_conn_may(net.ends[0].conn, CT_RIGHT_JOIN, "other", NULL), 0);
 }
 
 /* ---- the end ---- */

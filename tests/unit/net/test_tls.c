@@ -35,12 +35,23 @@ static void tear_down(void)
 
 TestSuite(tls, .init = set_up, .fini = tear_down, .timeout = 30);
 
+/* A server that accepts the key and those of roles derived from it. */
+static int accept_key(struct ct_tls **ret_tls, const struct ct_key *key, struct ct_error *err)
+{
+    struct ct_key_ring *ring = NULL;
+    int code = ct_key_ring_of(key, true, &ring, err);
+
+    if (code == 0)
+        code = ct_tls_new_server(ret_tls, ring, err);
+    ct_key_ring_unref(ring);
+    return code;
+}
+
 static void make(const struct ct_key *client_key, const struct ct_key *server_key)
 {
-    cr_assert_eq(ct_tls_new(&client, false, client_key, "digits", &client_err), 0, "%s",
+    cr_assert_eq(ct_tls_new_client(&client, client_key, "digits", &client_err), 0, "%s",
                  client_err.text);
-    cr_assert_eq(ct_tls_new(&server, true, server_key, NULL, &server_err), 0, "%s",
-                 server_err.text);
+    cr_assert_eq(accept_key(&server, server_key, &server_err), 0, "%s", server_err.text);
 }
 
 /* Carry what lies in `wire` to `tls`, `part` bytes at a time, and read; the last result. */
@@ -110,16 +121,20 @@ Test(tls, half_a_first_record_costs_a_server_no_engine)
     struct ct_error err = {0};
     char text[16];
 
+    struct ct_key_ring *ring = NULL;
+
     make(&key_a, &key_a); /* the library is there from here on */
+    cr_assert_eq(ct_key_ring_of(&key_a, true, &ring, &err), 0);
     size_t before = mallinfo2().uordblks;
     for (int i = 0; i < STRANGERS; i++) {
-        cr_assert_eq(ct_tls_new(&strangers[i], true, &key_a, NULL, &err), 0, "%s", err.text);
+        cr_assert_eq(ct_tls_new_server(&strangers[i], ring, &err), 0, "%s", err.text);
         cr_assert_eq(ct_tls_feed(strangers[i], half, sizeof half), 0);
         cr_assert_eq(ct_tls_read(strangers[i], text, sizeof text, &err), 0);
     }
     cr_assert_lt(mallinfo2().uordblks - before, STRANGERS * MOST);
     for (int i = 0; i < STRANGERS; i++)
         ct_tls_free(strangers[i]);
+    ct_key_ring_unref(ring);
 }
 
 Test(tls, a_large_text_arrives_whole)
@@ -272,7 +287,7 @@ Test(tls, the_first_flight_of_a_client_replayed_to_another_server_opens_nothing)
     cr_assert(s == 0 && c == 0 && ct_tls_ready(client));
 
     ct_tls_free(server);
-    cr_assert_eq(ct_tls_new(&server, true, &key_a, NULL, &server_err), 0);
+    cr_assert_eq(accept_key(&server, &key_a, &server_err), 0);
     s = carry(&recorded, server, SIZE_MAX, &server_err);
     cr_assert_lt(s, 0);
     cr_assert_not(ct_tls_ready(server));
@@ -293,7 +308,7 @@ Test(tls, a_hello_shows_who_holds_the_key_before_the_handshake_is_over)
     cr_assert(ct_tls_is_bound(server, &hello[0]));
     cr_assert_not(ct_tls_is_bound(client, &hello[1]), "a server's hello is no client's");
     ct_tls_free(server); /* another server sees the same in a copy */
-    cr_assert_eq(ct_tls_new(&server, true, &key_a, NULL, &server_err), 0);
+    cr_assert_eq(accept_key(&server, &key_a, &server_err), 0);
     cr_assert_eq(carry(&to_server, server, SIZE_MAX, &server_err), 0);
     cr_assert(ct_tls_is_bound(server, &hello[1]));
     cr_assert_eq(hello[0], hello[1]);

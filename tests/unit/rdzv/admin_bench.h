@@ -79,10 +79,11 @@ static inline void io_close(void *context, void *of, int code, const char *sente
     ((struct peer *)of)->closed = code;
 }
 
-static inline bool io_is_for(void *context, void *of, const char *job)
+static inline int io_may(void *context, void *of, enum ct_right right, const char *job,
+                         struct ct_error *err)
 {
-    (void)context, (void)job;
-    return ((struct peer *)of)->has_key;
+    (void)context, (void)right, (void)job;
+    return ((struct peer *)of)->has_key ? 0 : ct_error_set(err, CT_EAUTH, "no key for this job");
 }
 
 static inline void io_announce(void *context, const char *job, const char *sentence)
@@ -152,11 +153,8 @@ static inline void join(struct bench *b, uint32_t index, const char *job, uint32
 /* A job of `count` nodes in its first round. */
 static inline void begin(struct bench *b, uint32_t count)
 {
-    const struct ct_service_io io = {.context = b,
-                                     .send = io_send,
-                                     .close = io_close,
-                                     .is_for = io_is_for,
-                                     .announce = io_announce};
+    const struct ct_service_io io = {
+        .context = b, .send = io_send, .close = io_close, .may = io_may, .announce = io_announce};
     *b = (struct bench){.count = count, .nodes = calloc(count, sizeof(*b->nodes))};
     b->service = ct_service_new(NULL, &io, 7);
     for (uint32_t i = 0; i < count; i++)

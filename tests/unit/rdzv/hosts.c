@@ -23,14 +23,6 @@ static void io_close(void *context, void *peer, int code, const char *sentence)
     hosts_hang_up(peer);
 }
 
-static bool io_is_for(void *context, void *peer, const char *job)
-{
-    (void)context;
-    (void)peer;
-    (void)job;
-    return true;
-}
-
 static void io_announce(void *context, const char *job, const char *sentence)
 {
     const struct host *host = context;
@@ -126,7 +118,6 @@ static void start_holder(struct host *host, const struct ct_msg_voters *voters)
         .context = host,
         .send = io_send,
         .close = io_close,
-        .is_for = io_is_for,
         .announce = io_announce,
         .turn_away = io_close,
         .admit = io_admit,

@@ -58,11 +58,8 @@ Test(follow, when_the_node_that_was_told_is_gone_the_next_one_is)
 
 static void begin_lobby(struct bench *b)
 {
-    const struct ct_service_io io = {.context = b,
-                                     .send = io_send,
-                                     .close = io_close,
-                                     .is_for = io_is_for,
-                                     .announce = io_announce};
+    const struct ct_service_io io = {
+        .context = b, .send = io_send, .close = io_close, .may = io_may, .announce = io_announce};
 
     *b = (struct bench){.count = 1, .nodes = calloc(1, sizeof(*b->nodes))};
     b->service = ct_service_new(NULL, &io, 7);

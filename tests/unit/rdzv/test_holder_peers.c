@@ -77,12 +77,6 @@ static void io_close(void *context, void *to, int code, const char *sentence)
     ((struct client *)to)->closed = true;
 }
 
-static bool io_is_for(void *context, void *to, const char *job)
-{
-    (void)context, (void)to, (void)job;
-    return true;
-}
-
 static void io_announce(void *context, const char *job, const char *sentence)
 {
     (void)context, (void)job, (void)sentence;
@@ -148,7 +142,6 @@ static void start(size_t index)
     const struct ct_holder_io io = {.context = peer,
                                     .send = io_send,
                                     .close = io_close,
-                                    .is_for = io_is_for,
                                     .announce = io_announce,
                                     .turn_away = io_close,
                                     .admit = io_admit,

@@ -48,12 +48,6 @@ static void io_close(void *context, void *of, int code, const char *sentence)
     (void)context, (void)of, (void)code, (void)sentence;
 }
 
-static bool io_is_for(void *context, void *of, const char *job)
-{
-    (void)context, (void)of, (void)job;
-    return true;
-}
-
 static void io_announce(void *context, const char *job, const char *sentence)
 {
     (void)context, (void)job, (void)sentence;
@@ -78,11 +72,8 @@ static void hello(struct desk *d, struct peer *peer, const char *job, const char
 
 static void begin(struct desk *d)
 {
-    const struct ct_service_io io = {.context = d,
-                                     .send = io_send,
-                                     .close = io_close,
-                                     .is_for = io_is_for,
-                                     .announce = io_announce};
+    const struct ct_service_io io = {
+        .context = d, .send = io_send, .close = io_close, .announce = io_announce};
     *d = (struct desk){.service = ct_service_new(NULL, &io, 1), .now_ms = 1000};
     cr_assert_not_null(d->service);
 }

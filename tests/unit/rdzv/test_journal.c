@@ -198,14 +198,6 @@ static void on_close(void *context, void *peer, int code, const char *sentence)
     (void)sentence;
 }
 
-static bool on_is_for(void *context, void *peer, const char *job)
-{
-    (void)context;
-    (void)peer;
-    (void)job;
-    return true;
-}
-
 static int on_persist(void *context, uint64_t ticket, const void *record, size_t size,
                       bool may_compact)
 {
@@ -236,7 +228,6 @@ static void start(struct world *world)
         .context = world,
         .send = on_send,
         .close = on_close,
-        .is_for = on_is_for,
         .persist = on_persist,
         .announce = on_announce,
     };

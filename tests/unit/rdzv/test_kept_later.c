@@ -44,14 +44,6 @@ static void on_close(void *context, void *peer, int code, const char *sentence)
     cr_assert_fail("closed with %d: %s", code, sentence);
 }
 
-static bool on_is_for(void *context, void *peer, const char *job)
-{
-    (void)context;
-    (void)peer;
-    (void)job;
-    return true;
-}
-
 static void on_announce(void *context, const char *job, const char *sentence)
 {
     (void)context;
@@ -86,7 +78,6 @@ static void begin(struct keeper *k)
     const struct ct_service_io io = {.context = k,
                                      .send = on_send,
                                      .close = on_close,
-                                     .is_for = on_is_for,
                                      .persist = on_persist,
                                      .announce = on_announce};
     const struct ct_id id = {1, 2};

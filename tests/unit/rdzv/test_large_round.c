@@ -76,12 +76,6 @@ static void service_close(void *context, void *peer, int code, const char *sente
     cr_assert_fail("closed with %d: %s", code, sentence);
 }
 
-static bool is_for(void *context, void *peer, const char *job)
-{
-    (void)context, (void)peer, (void)job;
-    return true;
-}
-
 static void announce(void *context, const char *job, const char *sentence)
 {
     (void)context, (void)job, (void)sentence;
@@ -176,7 +170,7 @@ static struct world *form(uint32_t whole_round_nodes, unsigned lose)
 {
     const struct ct_service_limits limits = {.whole_round_nodes = whole_round_nodes};
     const struct ct_service_io io = {
-        .send = service_send, .close = service_close, .is_for = is_for, .announce = announce};
+        .send = service_send, .close = service_close, .announce = announce};
     struct world *world = calloc(1, sizeof(*world));
     cr_assert_not_null(world);
     world->lose = lose;

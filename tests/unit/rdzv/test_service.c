@@ -58,11 +58,11 @@ static void io_close(void *context, void *of, int code, const char *sentence)
     (void)snprintf(peer->text, sizeof(peer->text), "%s", sentence);
 }
 
-static bool io_is_for(void *context, void *of, const char *job)
+static int io_may(void *context, void *of, enum ct_right right, const char *job,
+                  struct ct_error *err)
 {
-    (void)context;
-    (void)job;
-    return ((struct peer *)of)->has_key;
+    (void)context, (void)right, (void)job;
+    return ((struct peer *)of)->has_key ? 0 : ct_error_set(err, CT_EAUTH, "no key for this job");
 }
 
 static void io_announce(void *context, const char *job, const char *sentence)
@@ -89,7 +89,7 @@ static struct ct_service_io io_of(struct bench *b)
         .context = b,
         .send = io_send,
         .close = io_close,
-        .is_for = io_is_for,
+        .may = io_may,
         .announce = io_announce,
     };
 }

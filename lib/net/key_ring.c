@@ -1,0 +1,499 @@
+/* See key_ring.h. */
+#include "net/key_ring.h"
+
+#include "base/assert.h"
+#include "base/bytes.h"
+#include "base/fs.h"
+#include "net/openssl.h"
+#include "net/psk.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FIELDS = 6, WORD = CT_GRANT_JOBS };
+
+struct entry {
+    struct ct_grant grant;
+    struct ct_key key;
+};
+
+struct ct_key_ring {
+    unsigned references;
+    bool is_of_one;
+    char whole[CT_GRANT_ID]; /* of that one */
+    size_t count, room;
+    struct entry *entries; /* in the order of their ids */
+};
+
+/* ---- rings ---- */
+
+struct ct_key_ring *ct_key_ring_ref(struct ct_key_ring *ring)
+{
+    if (ring != NULL)
+        ring->references++;
+    return ring;
+}
+
+void ct_key_ring_unref(struct ct_key_ring *ring)
+{
+    if (ring == NULL || --ring->references > 0)
+        return;
+    if (ring->entries != NULL)
+        explicit_bzero(ring->entries, ring->room * sizeof ring->entries[0]);
+    free(ring->entries);
+    free(ring);
+}
+
+static struct ct_key_ring *new_ring(size_t room)
+{
+    struct ct_key_ring *ring = calloc(1, sizeof *ring);
+
+    if (ring == NULL)
+        return NULL;
+    ring->references = 1;
+    ring->room = room;
+    ring->entries = calloc(room + (room == 0), sizeof ring->entries[0]);
+    if (ring->entries == NULL) {
+        free(ring);
+        return NULL;
+    }
+    return ring;
+}
+
+static int by_id(const void *left, const void *right)
+{
+    const struct entry *a = left, *b = right;
+
+    return strcmp(a->grant.id, b->grant.id);
+}
+
+static const struct entry *find(const struct ct_key_ring *ring, const char *id)
+{
+    struct entry wanted = {.grant = {.name = ""}};
+
+    memcpy(wanted.grant.id, id, strnlen(id, sizeof wanted.grant.id - 1));
+    return bsearch(&wanted, ring->entries, ring->count, sizeof wanted, by_id);
+}
+
+const struct ct_grant *ct_key_ring_find(const struct ct_key_ring *ring, const char *id,
+                                        const struct ct_key **ret_key)
+{
+    const struct entry *entry = find(ring, id);
+
+    if (entry == NULL)
+        return NULL;
+    *ret_key = &entry->key;
+    return &entry->grant;
+}
+
+size_t ct_key_ring_count(const struct ct_key_ring *ring)
+{
+    return ring->count;
+}
+
+const struct ct_grant *ct_key_ring_at(const struct ct_key_ring *ring, size_t index,
+                                      const struct ct_key **ret_key)
+{
+    CT_ASSERT(index < ring->count);
+    *ret_key = &ring->entries[index].key;
+    return &ring->entries[index].grant;
+}
+
+const struct ct_grant *ct_key_ring_whole(const struct ct_key_ring *ring)
+{
+    const struct entry *entry = ring->is_of_one ? find(ring, ring->whole) : NULL;
+
+    return entry != NULL ? &entry->grant : NULL;
+}
+
+bool ct_key_ring_has(const struct ct_key_ring *ring, const struct ct_grant *grant)
+{
+    const struct entry *entry = find(ring, grant->id);
+
+    return entry != NULL && ct_grant_equal(&entry->grant, grant);
+}
+
+/* ---- of one key ---- */
+
+int ct_key_derive(const struct ct_key *key, enum ct_role role, struct ct_key *ret_key,
+                  struct ct_error *err)
+{
+    const struct ct_openssl *ssl = NULL;
+    char label[64];
+    int code = ct_openssl_get(&ssl, err);
+
+    if (code != 0)
+        return code;
+    int size = snprintf(label, sizeof label, "ctrun/1 role %s", ct_role_name(role));
+    ct_openssl_hmac(ssl, key->secret, sizeof key->secret, label, (size_t)size, ret_key->secret);
+    return 0;
+}
+
+int ct_key_ring_of(const struct ct_key *key, bool roles, struct ct_key_ring **ret_ring,
+                   struct ct_error *err)
+{
+    const struct ct_openssl *ssl = NULL;
+    int code = ct_openssl_get(&ssl, err);
+    struct ct_key_ring *ring = code == 0 ? new_ring(CT_ROLES) : NULL;
+
+    if (code != 0)
+        return code;
+    if (ring == NULL)
+        return ct_error_set(err, CT_ENOMEM, "no memory for a key");
+    for (size_t role = 0; code == 0 && role < (roles ? CT_ROLES : 1); role++) {
+        struct entry *entry = &ring->entries[ring->count++];
+
+        entry->grant = (struct ct_grant){.role = (enum ct_role)role, .jobs = "*"};
+        if (role == CT_ROLE_ALL)
+            entry->key = *key;
+        else
+            code = ct_key_derive(key, (enum ct_role)role, &entry->key, err);
+        ct_psk_key_tag(ssl, &entry->key, entry->grant.id);
+    }
+    memcpy(ring->whole, ring->entries[0].grant.id, sizeof ring->whole);
+    ring->is_of_one = true;
+    qsort(ring->entries, ring->count, sizeof ring->entries[0], by_id);
+    *ret_ring = ring;
+    return code;
+}
+
+/* ---- the file ---- */
+
+struct text {
+    const struct ct_openssl *ssl;
+    const char *path;
+    unsigned line;
+    struct ct_error *err;
+};
+
+static int complain(const struct text *text, const char *what)
+{
+    return ct_error_set(text->err, CT_EDATA, "key ring %s, line %u: %s", text->path, text->line,
+                        what);
+}
+
+/* The words of a line of `size` bytes; their number, more than FIELDS as FIELDS + 1, -1 for a word
+ * that is too long. */
+static int split(const char *line, size_t size, char words[FIELDS][WORD])
+{
+    int count = 0;
+
+    for (size_t at = 0; at < size;) {
+        size_t length = 0;
+
+        while (at < size && (line[at] == ' ' || line[at] == '\t' || line[at] == '\r'))
+            at++;
+        while (at + length < size && strchr(" \t\r", line[at + length]) == NULL)
+            length++;
+        if (length == 0 || line[at] == '#')
+            break;
+        if (count == FIELDS)
+            return FIELDS + 1;
+        if (length >= WORD)
+            return -1;
+        memcpy(words[count], line + at, length);
+        words[count++][length] = '\0';
+        at += length;
+    }
+    return count;
+}
+
+static int digit_of(char letter)
+{
+    return letter >= '0' && letter <= '9'   ? letter - '0'
+           : letter >= 'a' && letter <= 'f' ? letter - 'a' + 10
+                                            : -1;
+}
+
+static bool read_secret(const char *text, struct ct_key *ret_key)
+{
+    if (strlen(text) != 2 * (size_t)CT_KEY_BYTES)
+        return false;
+    for (size_t i = 0; i < CT_KEY_BYTES; i++) {
+        int high = digit_of(text[2 * i]), low = digit_of(text[2 * i + 1]);
+
+        if (high < 0 || low < 0)
+            return false;
+        ret_key->secret[i] = (unsigned char)(high << 4 | low);
+    }
+    return true;
+}
+
+static int read_entry(const struct text *text, char words[FIELDS][WORD], struct entry *ret_entry)
+{
+    struct ct_grant *grant = &ret_entry->grant;
+    struct ct_error err = {0};
+    char what[256];
+
+    if (ct_grant_read_name(grant, words[1], &err) != 0 ||
+        ct_grant_read_jobs(grant, words[3], &err) != 0 ||
+        ct_grant_read_users(grant, words[4], &err) != 0)
+        return complain(text, err.text);
+    grant->role = ct_role_find(words[2]);
+    if (grant->role == CT_ROLES) {
+        (void)snprintf(what, sizeof what, "role \"%.40s\" is none of %s", words[2],
+                       ct_role_names());
+        return complain(text, what);
+    }
+    if (!read_secret(words[5], &ret_entry->key))
+        return complain(text, "the secret is not 64 hexadecimal digits in lower case");
+    ct_psk_key_tag(text->ssl, &ret_entry->key, grant->id);
+    if (strcmp(grant->id, words[0]) != 0)
+        return complain(text, "the id is not the secret's: the line was changed by hand");
+    return 0;
+}
+
+static int read_line(struct text *text, const char *line, size_t size, struct ct_key_ring *ring)
+{
+    char words[FIELDS][WORD];
+    int count = split(line, size, words), code = 0;
+
+    if (count != 0 && count != FIELDS)
+        code = complain(text, "it has not the six words id, name, role, jobs, users, secret");
+    else if (count != 0 && ring->count == CT_KEY_RING_KEYS)
+        code = complain(text, "the ring has more than 4096 keys");
+    else if (count != 0)
+        code = read_entry(text, words, &ring->entries[ring->count++]);
+    explicit_bzero(words, sizeof words);
+    return code;
+}
+
+static int read_lines(struct text *text, const char *from, struct ct_key_ring *ring)
+{
+    int code = 0;
+
+    for (const char *at = from; code == 0 && at[0] != '\0';) {
+        size_t size = strcspn(at, "\n");
+
+        text->line++;
+        code = read_line(text, at, size, ring);
+        at += size + (at[size] == '\n');
+    }
+    qsort(ring->entries, ring->count, sizeof ring->entries[0], by_id);
+    for (size_t i = 1; code == 0 && i < ring->count; i++)
+        if (by_id(&ring->entries[i - 1], &ring->entries[i]) == 0)
+            code = ct_error_set(text->err, CT_EDATA, "key ring %s has key %s twice", text->path,
+                                ring->entries[i].grant.id);
+    return code;
+}
+
+int ct_key_ring_parse(const char *text, const char *path, struct ct_key_ring **ret_ring,
+                      struct ct_error *err)
+{
+    struct text from = {.path = path, .err = err};
+    int code = ct_openssl_get(&from.ssl, err);
+    size_t lines = 1;
+
+    if (code != 0)
+        return code;
+    for (const char *at = text; (at = strchr(at, '\n')) != NULL; at++)
+        lines++;
+    struct ct_key_ring *ring = new_ring(CT_MIN(lines, (size_t)CT_KEY_RING_KEYS) + 1);
+    if (ring == NULL)
+        return ct_error_set(err, CT_ENOMEM, "no memory for key ring %s", path);
+    code = read_lines(&from, text, ring);
+    if (code != 0) {
+        ct_key_ring_unref(ring);
+        return code;
+    }
+    *ret_ring = ring;
+    return 0;
+}
+
+/* The whole text of the file; to be wiped by the caller. */
+static int read_file(const char *path, struct ct_buf *text, struct ct_error *err)
+{
+    off_t size = 0;
+    int fd = -1, code = ct_net_secret_open("key ring", path, &fd, &size, err);
+
+    if (code != 0)
+        return code;
+    if (size > CT_KEY_RING_BYTES)
+        code = ct_error_set(err, CT_EDATA, "key ring %s has %lld bytes, %d at most", path,
+                            (long long)size, CT_KEY_RING_BYTES);
+    char *to = code == 0 ? ct_buf_reserve(text, (size_t)size + 1) : NULL;
+    if (code == 0 && to == NULL)
+        code = ct_error_set(err, CT_ENOMEM, "no memory for key ring %s", path);
+    if (code == 0) {
+        ssize_t count = read(fd, to, (size_t)size);
+        if (count != size)
+            code = ct_error_set(err, CT_ENOINPUT, "cannot read key ring %s whole", path);
+        else
+            text->size = (size_t)count;
+        to[CT_MAX(count, 0)] = '\0';
+    }
+    if (code == 0 && memchr(text->data, '\0', text->size) != NULL)
+        code = ct_error_set(err, CT_EDATA,
+                            "%s is no key ring but binary: a key of 32 bytes is given as a key "
+                            "file; `ctrun key new FILE --ring RING` makes a ring",
+                            path);
+    close(fd);
+    return code;
+}
+
+static void wipe_text(struct ct_buf *text)
+{
+    if (text->data != NULL)
+        explicit_bzero(text->data, text->room);
+    ct_buf_deinit(text);
+}
+
+/* There is room for it. */
+static int include(struct ct_key_ring *ring, const struct ct_key *own, struct ct_error *err)
+{
+    const struct ct_openssl *ssl = NULL;
+    struct entry *entry = &ring->entries[ring->count];
+    int code = ct_openssl_get(&ssl, err);
+
+    if (code != 0)
+        return code;
+    *entry = (struct entry){.grant = {.role = CT_ROLE_ALL, .jobs = "*"}, .key = *own};
+    ct_psk_key_tag(ssl, own, entry->grant.id);
+    if (find(ring, entry->grant.id) == NULL)
+        ring->count++;
+    qsort(ring->entries, ring->count, sizeof ring->entries[0], by_id);
+    return 0;
+}
+
+int ct_key_ring_load(const char *path, const struct ct_key *own, struct ct_key_ring **ret_ring,
+                     struct ct_error *err)
+{
+    struct ct_buf text;
+
+    ct_buf_init(&text, 0);
+    int code = read_file(path, &text, err);
+    if (code == 0)
+        code = ct_key_ring_parse(ct_buf_str(&text), path, ret_ring, err);
+    if (code == 0 && own != NULL)
+        code = include(*ret_ring, own, err);
+    wipe_text(&text);
+    return code;
+}
+
+/* ---- changing it ---- */
+
+static void put_users(struct ct_buf *out, const struct ct_grant *grant)
+{
+    for (uint32_t i = 0; i < grant->user_count; i++)
+        (void)ct_buf_printf(out, "%s%u", i > 0 ? "," : "", grant->users[i]);
+    if (grant->user_count == 0)
+        (void)ct_buf_puts(out, "*");
+}
+
+static int replace(const char *path, struct ct_buf *text, struct ct_error *err)
+{
+    if (text->failed)
+        return ct_error_set(err, CT_ENOMEM, "no memory for key ring %s", path);
+    return ct_fs_replace_private(path, text->data, text->size, err);
+}
+
+int ct_key_ring_add(const char *path, struct ct_grant *grant, const struct ct_key *key,
+                    struct ct_error *err)
+{
+    const struct ct_openssl *ssl = NULL;
+    struct ct_key_ring *ring = NULL;
+    char secret[2 * CT_KEY_BYTES + 1];
+    struct ct_buf text;
+    int code = ct_openssl_get(&ssl, err);
+
+    if (code != 0)
+        return code;
+    ct_buf_init(&text, 0);
+    ct_psk_key_tag(ssl, key, grant->id);
+    if (access(path, F_OK) != 0)
+        (void)ct_buf_puts(&text, "# id name role jobs users secret\n");
+    else
+        code = read_file(path, &text, err);
+    if (code == 0)
+        code = ct_key_ring_parse(ct_buf_str(&text), path, &ring, err);
+    if (code == 0 && find(ring, grant->id) != NULL)
+        code =
+            ct_error_set(err, CT_EUSAGE, "key ring %s has this key already (%s)", path, grant->id);
+    if (code == 0 && ring->count == CT_KEY_RING_KEYS)
+        code = ct_error_set(err, CT_ELIMIT, "key ring %s has %d keys, as many as it may have", path,
+                            CT_KEY_RING_KEYS);
+    if (code == 0) {
+        if (text.size > 0 && text.data[text.size - 1] != '\n')
+            (void)ct_buf_puts(&text, "\n");
+        (void)ct_buf_printf(&text, "%s %s %s %s ", grant->id, grant->name,
+                            ct_role_name(grant->role), grant->jobs);
+        put_users(&text, grant);
+        ct_put_hex(key->secret, CT_KEY_BYTES, secret);
+        (void)ct_buf_printf(&text, " %s\n", secret);
+        explicit_bzero(secret, sizeof secret);
+        code = replace(path, &text, err);
+    }
+    ct_key_ring_unref(ring);
+    wipe_text(&text);
+    return code;
+}
+
+/* The one key that is meant, by its id or its name. */
+static int find_meant(const struct ct_key_ring *ring, const char *path, const char *name,
+                      char ret_id[CT_GRANT_ID], struct ct_error *err)
+{
+    const struct entry *found = find(ring, name);
+    struct ct_buf ids;
+    size_t count = found != NULL;
+
+    ct_buf_init(&ids, 1024);
+    for (size_t i = 0; found == NULL && i < ring->count; i++)
+        if (strcmp(ring->entries[i].grant.name, name) == 0) {
+            (void)ct_buf_printf(&ids, "%s%s", count > 0 ? ", " : "", ring->entries[i].grant.id);
+            memcpy(ret_id, ring->entries[i].grant.id, CT_GRANT_ID);
+            count++;
+        }
+    if (found != NULL)
+        memcpy(ret_id, found->grant.id, CT_GRANT_ID);
+    int code =
+        count == 1 ? 0
+        : count == 0
+            ? ct_error_set(err, CT_EUSAGE,
+                           "key ring %s has no key \"%.100s\": `ctrun key list %s` shows all", path,
+                           name, path)
+            : ct_error_set(err, CT_EUSAGE,
+                           "key ring %s has %zu keys of the name %s: name one by its id, %s", path,
+                           count, name, ct_buf_str(&ids));
+    ct_buf_deinit(&ids);
+    return code;
+}
+
+/* Without the line that begins with `id`. */
+static void cut_line(struct ct_buf *text, const char *id)
+{
+    for (size_t at = 0; at < text->size;) {
+        size_t size = strcspn(text->data + at, "\n");
+        size_t first = strspn(text->data + at, " \t\r");
+
+        size += text->data[at + size] == '\n';
+        if (strncmp(text->data + at + first, id, strlen(id)) == 0) {
+            memmove(text->data + at, text->data + at + size, text->size - at - size + 1);
+            text->size -= size;
+            return;
+        }
+        at += size;
+    }
+}
+
+int ct_key_ring_remove(const char *path, const char *name, struct ct_error *err)
+{
+    struct ct_key_ring *ring = NULL;
+    char id[CT_GRANT_ID];
+    struct ct_buf text;
+
+    ct_buf_init(&text, 0);
+    int code = read_file(path, &text, err);
+    if (code == 0)
+        code = ct_key_ring_parse(ct_buf_str(&text), path, &ring, err);
+    if (code == 0)
+        code = find_meant(ring, path, name, id, err);
+    if (code == 0) {
+        cut_line(&text, id);
+        code = replace(path, &text, err);
+    }
+    ct_key_ring_unref(ring);
+    wipe_text(&text);
+    return code;
+}
