@@ -82,7 +82,7 @@ Test(page_orders, who_has_the_key_orders_on_the_page_of_a_hosting_ctrun)
     new_key("key", key);
     new_key("other", other);
     start_job(&job, key, url);
-    order(url, other, "cordon", "node7", "1", "403", "not the key of this rendezvous");
+    order(url, other, "cordon", "node7", "1", "403", "is none of this rendezvous");
     expect_status("cordoned", false);
     order(url, key, "cordon", "node7", "2", "200 done\n403", "this order was given before");
     expect_status("cordoned   node7: by ada (on the page): its fan", true);
