@@ -47,7 +47,7 @@ struct daemon {
     struct ct_log_writer *writer; /* NULL: the log is written where it arises */
     int stderr_fd;
     struct audit_file audit;
-    const char *key_file; /* NULL: none */
+    const char *key_file, *key_ring; /* NULL: none */
     struct ct_arena arena;
     struct ct_error fenced; /* a newer daemon has taken over */
 };
@@ -101,6 +101,26 @@ static void on_signal(uv_signal_t *handle, int number)
     stop(daemon);
 }
 
+static void reload_keys(struct daemon *daemon)
+{
+    struct ct_error err = {0};
+
+    if (daemon->key_file == NULL && daemon->key_ring == NULL)
+        ct_log_event(&daemon->log, CT_LOG_INFO, "reload", "SIGHUP: there is no key file to read");
+    else if (ct_rdzv_server_reload(daemon->server, &err) != 0)
+        ct_log_event(&daemon->log, CT_LOG_ERROR, "reload",
+                     "SIGHUP: the keys of before stay in use: %s", err.text);
+    else if (daemon->key_ring != NULL)
+        ct_log_event(&daemon->log, CT_LOG_INFO, "reload",
+                     "SIGHUP: the keys of %s count now, links of others have ended",
+                     daemon->key_ring);
+    else
+        ct_log_event(&daemon->log, CT_LOG_INFO, "reload",
+                     "SIGHUP: new links need the key that %s holds now, links that stand go on",
+                     daemon->key_file);
+    ct_page_keys_changed(daemon->page);
+}
+
 /* SIGHUP: of `systemctl reload`, and of a terminal that was closed, which is no reason to end. */
 static void on_reload(uv_signal_t *handle, int number)
 {
@@ -111,16 +131,7 @@ static void on_reload(uv_signal_t *handle, int number)
     if (audit_file_reopen(&daemon->audit, &err) != 0)
         ct_log_event(&daemon->log, CT_LOG_ERROR, "audit", "SIGHUP: the file of before is kept: %s",
                      err.text);
-    err = (struct ct_error){0};
-    if (daemon->key_file == NULL)
-        ct_log_event(&daemon->log, CT_LOG_INFO, "reload", "SIGHUP: there is no key file to read");
-    else if (ct_rdzv_server_reload(daemon->server, &err) == 0)
-        ct_log_event(&daemon->log, CT_LOG_INFO, "reload",
-                     "SIGHUP: new links need the key that %s holds now, links that stand go on",
-                     daemon->key_file);
-    else
-        ct_log_event(&daemon->log, CT_LOG_ERROR, "reload",
-                     "SIGHUP: the key of before stays in use: %s", err.text);
+    reload_keys(daemon);
     notify_ready(&daemon->notify);
 }
 
@@ -264,6 +275,7 @@ static int start(struct daemon *daemon, const struct ct_ctrund_options *options,
     struct ct_rdzv_server_options server = {
         .listen_count = options->listen_count,
         .key_file = options->key_file,
+        .key_ring = options->key_ring,
         .journal = options->journal,
         .links_max = connections_allowed(),
         .takeover = options->takeover != NULL && strcmp(options->takeover, "yes") == 0,
@@ -367,6 +379,7 @@ static int init_log(struct daemon *daemon, const struct ct_ctrund_options *optio
         return ct_error_set(err, CT_EUSAGE, "--takeover is yes or no, not \"%s\"",
                             options->takeover);
     daemon->key_file = options->key_file;
+    daemon->key_ring = options->key_ring;
     return 0;
 }
 

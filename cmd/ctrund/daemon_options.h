@@ -21,6 +21,7 @@ struct ct_ctrund_options {
     size_t listen_count;
     const char *config;
     const char *key_file;
+    const char *key_ring;
     const char *journal;
     const char *peers;
     const char *takeover;

@@ -49,6 +49,18 @@ static int read_length(const char *field, size_t room, size_t *ret_size)
     return 0;
 }
 
+static bool is_admitted(const struct ct_http_rules *rules, const char *authorization)
+{
+    char token[CT_WEB_TOKEN_MAX + 1];
+
+    if (rules->admits == NULL)
+        return true;
+    size_t size = ct_web_token(authorization, token);
+    bool is_in = rules->admits(rules->context, token, size);
+    explicit_bzero(token, sizeof token);
+    return is_in;
+}
+
 int ct_http_parse(char *text, size_t size, const struct ct_http_rules *rules,
                   struct ct_http_request *ret_request)
 {
@@ -63,11 +75,10 @@ int ct_http_parse(char *text, size_t size, const struct ct_http_rules *rules,
         return 400;
     if (!ct_starts_with(text, "GET ") && !(is_post && rules->may_post))
         return 405;
-    if (rules->identity != NULL &&
-        !ct_web_identity_accepts(rules->identity, find_field(line_end, head_end, "Authorization")))
-        return 401;
-    if (rules->identity == NULL && !is_own_name(find_field(line_end, head_end, "Host")))
+    if (!rules->any_host && !is_own_name(find_field(line_end, head_end, "Host")))
         return 421;
+    if (!is_admitted(rules, find_field(line_end, head_end, "Authorization")))
+        return 401;
     char *body = head_end + 4;
     if (is_post) {
         int status = read_length(find_field(line_end, head_end, "Content-Length"),

@@ -3,6 +3,7 @@
 #ifndef CT_NET_HTTP_REQUEST_H
 #define CT_NET_HTTP_REQUEST_H
 
+#include "net/grant.h"
 #include "net/web_tls.h"
 
 #include <stdbool.h>
@@ -14,16 +15,19 @@ struct ct_http_request {
     uint64_t last_event; /* Last-Event-ID, of a stream that is opened again; 0: none */
     const char *body;    /* of a POST, not terminated; NULL: a GET */
     size_t body_size;
-    uint64_t number;  /* of this request, for ct_http_answer_later */
-    const char *peer; /* whose it is: an address, or "unix" */
-    int64_t uid;      /* of one on this machine; -1: not known */
+    uint64_t number;               /* of this request, for ct_http_answer_later */
+    const char *peer;              /* whose it is: an address, or "unix" */
+    int64_t uid;                   /* of one on this machine; -1: not known */
+    const struct ct_grant *reader; /* what his key lets him see; NULL: everything */
 };
 
 struct ct_http_rules {
-    bool may_post;                          /* GET only, otherwise */
-    size_t room;                            /* for the whole request */
-    const struct ct_web_identity *identity; /* whose token it must have; NULL: no token, and the
-                                             * Host must be an address or "localhost" */
+    bool may_post; /* GET only, otherwise */
+    bool any_host; /* the Host must be an address or "localhost", otherwise */
+    size_t room;   /* for the whole request */
+    /* May who sends this token (terminated; "" for none) ask? NULL: everybody may. */
+    bool (*admits)(void *context, const char *token, size_t size);
+    void *context;
 };
 
 /* Read the request in `text`: `size` bytes, terminated, with the blank line in them. Returns 200

@@ -2,13 +2,9 @@
  *
  *   accept -> read until the blank line -> handler -> write head and body -> shut down -> close
  *          (TLS: decrypt)                          (TLS: encrypt)        `-> stream -> close */
-#include "net/http_uv.h"
-
-#include "net/address.h"
-#include "net/web_places.h"
+#include "net/http_inner_uv.h"
 
 #include "base/assert.h"
-#include "base/number/pace.h"
 #include "base/str.h"
 
 #include <stdio.h>
@@ -17,60 +13,10 @@
 #include <unistd.h>
 
 enum {
-    REQUEST_BYTES = 8192,
     BACKLOG = 1024,
     ACCEPTS_PER_TURN = 4,
     BODY_BYTES = 8 << 20,
-    STREAM_BYTES = 1 << 20,
     HANDSHAKES = 50, /* a second, and at once */
-};
-
-union stream {
-    uv_handle_t handle;
-    uv_stream_t stream;
-    uv_tcp_t tcp;
-    uv_pipe_t pipe;
-};
-
-struct client {
-    union stream io;
-    uv_timer_t timer;
-    unsigned handles;
-    struct ct_http_server *server;
-    struct client *next, **link;
-    struct ct_web_place place;
-    char request[REQUEST_BYTES + 1];
-    size_t size;
-    char peer[CT_ADDRESS_TEXT];
-    uint64_t number; /* of its request; 0: not read yet */
-    bool answered;   /* the answer is being written, or made */
-    bool waits;      /* it is being made: ct_http_answer_later */
-    bool written;    /* it is: the client's end is awaited */
-    bool peer_done;  /* the client has ended its side */
-    bool stream;     /* it gets what is sent to all */
-    struct ct_buf head, body;
-    struct ct_web_tls *tls; /* NULL: in clear */
-    char cipher[4096];      /* what has come, with TLS */
-    uv_write_t write;
-    uv_shutdown_t shutdown;
-    char rest[256]; /* what comes behind the request: not looked at */
-};
-
-struct ct_http_server {
-    union stream io;
-    uv_loop_t *loop;
-    struct ct_endpoint endpoint;
-    struct ct_http_options options;
-    uv_check_t turn; /* runs at the end of a turn that accepted something */
-    struct client *clients;
-    unsigned count; /* of all clients, also of those that are turned away or closing */
-    struct ct_web_places places;
-    unsigned accepts;  /* in this turn */
-    bool waiting;      /* libuv holds a connection until it is accepted */
-    uint64_t requests; /* so far */
-    struct ct_pace handshakes;
-    bool stopped;
-    unsigned closed; /* of its handles */
 };
 
 /* ---- the end ---- */
@@ -85,7 +31,7 @@ static void free_server(struct ct_http_server *server)
 
 static void on_client_closed(uv_handle_t *handle)
 {
-    struct client *client = handle->data;
+    struct ct_http_client *client = handle->data;
     struct ct_http_server *server = client->server;
 
     if (--client->handles > 0)
@@ -101,7 +47,7 @@ static void on_client_closed(uv_handle_t *handle)
     free_server(server);
 }
 
-static void end_client(struct client *client)
+void ct_http_end_client(struct ct_http_client *client)
 {
     if (uv_is_closing(&client->io.handle))
         return;
@@ -125,8 +71,8 @@ void ct_http_stop(struct ct_http_server *server)
     server->stopped = true;
     if (server->endpoint.is_unix)
         unlink(server->endpoint.path);
-    for (struct client *client = server->clients; client != NULL; client = client->next)
-        end_client(client);
+    for (struct ct_http_client *client = server->clients; client != NULL; client = client->next)
+        ct_http_end_client(client);
     uv_close(&server->io.handle, on_server_closed);
     uv_close((uv_handle_t *)&server->turn, on_server_closed);
 }
@@ -138,79 +84,13 @@ static void on_timer(uv_timer_t *timer);
 static void on_shutdown(uv_shutdown_t *request, int status)
 {
     if (status != 0)
-        end_client(request->data);
-}
-
-/* One piece of a stream, with its bytes behind. */
-struct piece {
-    uv_write_t write;
-    char bytes[];
-};
-
-static void on_piece_written(uv_write_t *request, int status)
-{
-    struct client *client = request->data;
-
-    free(request);
-    if (status != 0)
-        end_client(client);
-}
-
-static void send_bytes(struct client *client, const char *data, size_t size)
-{
-    struct piece *piece = NULL;
-
-    if (uv_stream_get_write_queue_size(&client->io.stream) + size <= STREAM_BYTES)
-        piece = malloc(sizeof *piece + size);
-    if (piece == NULL) {
-        end_client(client);
-        return;
-    }
-    memcpy(piece->bytes, data, size);
-    piece->write.data = client;
-    uv_buf_t bytes = uv_buf_init(piece->bytes, (unsigned)size);
-    if (uv_write(&piece->write, &client->io.stream, &bytes, 1, on_piece_written) != 0) {
-        free(piece);
-        end_client(client);
-    }
-}
-
-static void send_piece(struct client *client, const char *data, size_t size)
-{
-    struct ct_buf sealed;
-
-    if (client->tls == NULL) {
-        send_bytes(client, data, size);
-        return;
-    }
-    ct_buf_init(&sealed, 0);
-    if (ct_web_tls_write(client->tls, data, size, &sealed) == 0)
-        send_bytes(client, sealed.data, sealed.size);
-    else
-        end_client(client);
-    ct_buf_deinit(&sealed);
-}
-
-size_t ct_http_streams(const struct ct_http_server *server)
-{
-    size_t count = 0;
-
-    for (const struct client *client = server->clients; client != NULL; client = client->next)
-        count += client->stream;
-    return count;
-}
-
-void ct_http_stream_send(struct ct_http_server *server, const char *data, size_t size)
-{
-    for (struct client *client = server->clients; client != NULL; client = client->next)
-        if (client->stream && !uv_is_closing(&client->io.handle))
-            send_piece(client, data, size);
+        ct_http_end_client(request->data);
 }
 
 /* All is written: wait for the client's end, lest the kernel reset what it has not read yet. */
 static void on_written(uv_write_t *request, int status)
 {
-    struct client *client = request->data;
+    struct ct_http_client *client = request->data;
 
     if (client->stream && status == 0) {
         (void)uv_timer_stop(&client->timer);
@@ -220,11 +100,11 @@ static void on_written(uv_write_t *request, int status)
     client->shutdown.data = client;
     if (status != 0 || client->peer_done ||
         uv_shutdown(&client->shutdown, &client->io.stream, on_shutdown) != 0)
-        end_client(client);
+        ct_http_end_client(client);
 }
 
 /* Encrypt the answer, into its body. */
-static int seal(struct client *client)
+static int seal(struct ct_http_client *client)
 {
     struct ct_buf sealed;
 
@@ -239,7 +119,7 @@ static int seal(struct client *client)
 }
 
 /* Send what `answer` holds (its body is taken over). */
-static void respond(struct client *client, struct ct_http_answer *answer)
+static void respond(struct ct_http_client *client, struct ct_http_answer *answer)
 {
     if (answer->body.failed) {
         ct_buf_clear(&answer->body);
@@ -260,7 +140,7 @@ static void respond(struct client *client, struct ct_http_answer *answer)
         ct_buf_puts(&client->head, "WWW-Authenticate: Basic realm=\"ctrun\"\r\n");
     ct_buf_puts(&client->head, "\r\n");
     if (client->head.failed || (client->tls != NULL && seal(client) != 0)) {
-        end_client(client);
+        ct_http_end_client(client);
         return;
     }
     uv_buf_t bytes[] = {uv_buf_init(client->head.data, (unsigned)client->head.size),
@@ -269,7 +149,7 @@ static void respond(struct client *client, struct ct_http_answer *answer)
     client->write.data = client;
     uv_timer_start(&client->timer, on_timer, client->server->options.request_ms, 0);
     if (uv_write(&client->write, &client->io.stream, bytes, count, on_written) != 0)
-        end_client(client);
+        ct_http_end_client(client);
 }
 
 struct ct_http_answer ct_http_answer_new(int status)
@@ -280,7 +160,7 @@ struct ct_http_answer ct_http_answer_new(int status)
     return answer;
 }
 
-static void respond_error(struct client *client, int status)
+static void respond_error(struct ct_http_client *client, int status)
 {
     struct ct_http_answer answer = ct_http_answer_new(status);
 
@@ -290,13 +170,13 @@ static void respond_error(struct client *client, int status)
 
 static void on_timer(uv_timer_t *timer)
 {
-    struct client *client = timer->data;
+    struct ct_http_client *client = timer->data;
 
     if (client->waits) {
         client->waits = false;
         respond_error(client, 504);
     } else if (client->answered) {
-        end_client(client);
+        ct_http_end_client(client);
     } else {
         respond_error(client, 408);
     }
@@ -304,7 +184,7 @@ static void on_timer(uv_timer_t *timer)
 
 /* ---- the request ---- */
 
-static int64_t uid_of(const struct client *client)
+static int64_t uid_of(const struct ct_http_client *client)
 {
     unsigned uid;
     int fd;
@@ -315,14 +195,33 @@ static int64_t uid_of(const struct client *client)
     return is_known ? (int64_t)uid : -1;
 }
 
-static void handle(struct client *client)
+/* The token of the identity lets in to everything; of others the owner knows. */
+static bool admits(void *context, const char *token, size_t size)
+{
+    struct ct_http_client *client = context;
+    const struct ct_http_options *options = &client->server->options;
+    bool is_secured = client->tls != NULL;
+
+    client->is_reader = false;
+    if (is_secured && ct_web_identity_accepts(options->identity, token, size))
+        return true;
+    if (options->admit == NULL)
+        return !is_secured;
+    const struct ct_http_visitor visitor = {
+        .token = token, .size = size, .uid = uid_of(client), .is_secured = is_secured};
+    return options->admit(options->user, &visitor, &client->is_reader, &client->reader);
+}
+
+static void handle(struct ct_http_client *client)
 {
     struct ct_http_server *server = client->server;
     struct ct_http_request request;
     const struct ct_http_rules rules = {
         .may_post = server->options.may_post,
-        .room = REQUEST_BYTES,
-        .identity = client->tls != NULL ? server->options.identity : NULL,
+        .room = CT_HTTP_REQUEST_BYTES,
+        .any_host = client->tls != NULL,
+        .admits = admits,
+        .context = client,
     };
     int status = ct_http_parse(client->request, client->size, &rules, &request);
 
@@ -337,6 +236,7 @@ static void handle(struct client *client)
     struct ct_http_answer answer = ct_http_answer_new(200);
     request.peer = client->peer;
     request.uid = uid_of(client);
+    request.reader = client->is_reader ? &client->reader : NULL;
     request.number = client->number = ++server->requests;
     client->place.asked = true;
     client->answered = client->waits = true;
@@ -352,7 +252,7 @@ static void handle(struct client *client)
 void ct_http_answer_later(struct ct_http_server *server, uint64_t number,
                           struct ct_http_answer *answer)
 {
-    for (struct client *client = server->clients; client != NULL; client = client->next)
+    for (struct ct_http_client *client = server->clients; client != NULL; client = client->next)
         if (client->number == number && client->waits && !uv_is_closing(&client->io.handle)) {
             client->waits = false;
             respond(client, answer);
@@ -362,7 +262,7 @@ void ct_http_answer_later(struct ct_http_server *server, uint64_t number,
 }
 
 /* More of the request is there. */
-static void take(struct client *client, size_t count)
+static void take(struct ct_http_client *client, size_t count)
 {
     client->size += count;
     client->request[client->size] = '\0';
@@ -370,11 +270,11 @@ static void take(struct client *client, size_t count)
         handle(client);
     else if (memchr(client->request, '\0', client->size) != NULL)
         respond_error(client, 400);
-    else if (client->size == REQUEST_BYTES)
+    else if (client->size == CT_HTTP_REQUEST_BYTES)
         respond_error(client, 431);
 }
 
-static void decrypt(struct client *client, size_t count)
+static void decrypt(struct ct_http_client *client, size_t count)
 {
     struct ct_buf out;
     long got = 0;
@@ -382,25 +282,25 @@ static void decrypt(struct client *client, size_t count)
     ct_buf_init(&out, 0);
     int code = ct_web_tls_feed(client->tls, client->cipher, count, &out);
     if (out.size > 0)
-        send_bytes(client, out.data, out.size);
+        ct_http_send_bytes(client, out.data, out.size);
     ct_buf_deinit(&out);
     while (code == 0 && !client->answered &&
            (got = ct_web_tls_read(client->tls, client->request + client->size,
-                                  REQUEST_BYTES - client->size)) > 0)
+                                  CT_HTTP_REQUEST_BYTES - client->size)) > 0)
         take(client, (size_t)got);
     if (code != 0 || got < 0)
-        end_client(client);
+        ct_http_end_client(client);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
 {
-    struct client *client = stream->data;
+    struct ct_http_client *client = stream->data;
 
     (void)buf;
     if (count == UV_EOF && client->answered && !client->written)
         client->peer_done = true; /* it has asked, and still listens */
     else if (count < 0)
-        end_client(client);
+        ct_http_end_client(client);
     if (count <= 0 || client->answered)
         return;
     if (client->tls != NULL)
@@ -411,7 +311,7 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
-    struct client *client = handle->data;
+    struct ct_http_client *client = handle->data;
 
     (void)suggested;
     if (client->answered)
@@ -419,13 +319,13 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
     else if (client->tls != NULL)
         *buf = uv_buf_init(client->cipher, sizeof(client->cipher));
     else
-        *buf =
-            uv_buf_init(client->request + client->size, (unsigned)(REQUEST_BYTES - client->size));
+        *buf = uv_buf_init(client->request + client->size,
+                           (unsigned)(CT_HTTP_REQUEST_BYTES - client->size));
 }
 
 /* ---- accepting ---- */
 
-static void init_stream(struct ct_http_server *server, union stream *io, void *data)
+static void init_stream(struct ct_http_server *server, union ct_http_handle *io, void *data)
 {
     if (server->endpoint.is_unix)
         uv_pipe_init(server->loop, &io->pipe, 0);
@@ -435,7 +335,7 @@ static void init_stream(struct ct_http_server *server, union stream *io, void *d
 }
 
 /* A peer on AF_UNIX must be of this user. */
-static bool may_ask(struct client *client)
+static bool may_ask(struct ct_http_client *client)
 {
     int fd;
 
@@ -444,7 +344,7 @@ static bool may_ask(struct client *client)
 }
 
 /* With an identity each connection begins with a handshake: so many a second. */
-static bool begin_tls(struct client *client)
+static bool begin_tls(struct ct_http_client *client)
 {
     struct ct_http_server *server = client->server;
 
@@ -456,7 +356,7 @@ static bool begin_tls(struct client *client)
 }
 
 /* A place for the client, which has just been accepted. False: there is none. */
-static bool take_in(struct client *client)
+static bool take_in(struct ct_http_client *client)
 {
     struct ct_http_server *server = client->server;
     int fd;
@@ -470,14 +370,14 @@ static bool take_in(struct client *client)
             ct_web_places_displaced(&server->places, client->place.account, client->place.since_ms);
         if (displaced == NULL)
             return false;
-        end_client(displaced->owner);
+        ct_http_end_client(displaced->owner);
     }
     ct_web_places_enter(&server->places, &client->place);
     return true;
 }
 
 /* Begin with the client, which has just been accepted. False: it ends. */
-static bool begin(struct client *client)
+static bool begin(struct ct_http_client *client)
 {
     struct ct_http_server *server = client->server;
     bool is_in = may_ask(client) && take_in(client);
@@ -502,7 +402,7 @@ static void on_turn(uv_check_t *turn);
 /* Take the connection that libuv holds. */
 static void accept_one(struct ct_http_server *server)
 {
-    struct client *client = calloc(1, sizeof(*client));
+    struct ct_http_client *client = calloc(1, sizeof(*client));
 
     uv_check_start(&server->turn, on_turn);
     if (client == NULL)
@@ -521,7 +421,7 @@ static void accept_one(struct ct_http_server *server)
     server->clients = client;
     server->count++;
     if (uv_accept(&server->io.stream, &client->io.stream) != 0 || !begin(client))
-        end_client(client);
+        ct_http_end_client(client);
 }
 
 static void on_turn(uv_check_t *turn)

@@ -14,8 +14,8 @@
  * crowd here keeps nothing else on it waiting.
  *
  * Without a token a request must name the server by an address or as "localhost" (421 otherwise): a
- * page of another site whose name was made to point here reads nothing. Who lacks the token gets
- * 401. Answers forbid scripts and styles of others. */
+ * page of another site whose name was made to point here reads nothing. Who lacks a token gets
+ * 401; the owner may know others than the identity's, whose holders see less. Answers forbid scripts and styles of others. */
 #ifndef CT_NET_HTTP_UV_H
 #define CT_NET_HTTP_UV_H
 
@@ -39,6 +39,14 @@ struct ct_http_answer {
     bool later;         /* the rest of this is nothing yet: ct_http_answer_later brings it */
 };
 
+/* Who asks. */
+struct ct_http_visitor {
+    const char *token; /* terminated; "": none */
+    size_t size;
+    int64_t uid;     /* of one on this machine; -1: not known */
+    bool is_secured; /* by TLS */
+};
+
 /* Answer one request. Called on the loop's thread; must not block. */
 typedef void (*ct_http_handler)(void *user, const struct ct_http_request *request,
                                 struct ct_http_answer *answer);
@@ -51,6 +59,11 @@ struct ct_http_options {
     uint32_t connections; /* at once; default 32 */
     bool may_post;        /* a request may have a body */
     void (*on_refused)(void *user, const char *peer); /* who lacks the token; may be NULL */
+
+    /* May he read who has not the identity's token? `ret_is_reader`: what `ret_reader` allows alone.
+     * NULL: with TLS nobody, in clear everybody. */
+    bool (*admit)(void *user, const struct ct_http_visitor *visitor, bool *ret_is_reader,
+                  struct ct_grant *ret_reader);
     struct ct_web_identity *identity; /* NULL: loopback and AF_UNIX only. Owned, also on failure */
 };
 
@@ -73,8 +86,17 @@ const struct ct_endpoint *ct_http_endpoint(const struct ct_http_server *server);
 /* Return how many streams are open. */
 size_t ct_http_streams(const struct ct_http_server *server);
 
-/* Send to all open streams; copies. */
-void ct_http_stream_send(struct ct_http_server *server, const char *data, size_t size);
+/* Return whose streams are open, each once, by an index from 0: what its readers may see; NULL:
+ * everything. `ret_is_there` is false behind the last one. */
+const struct ct_grant *ct_http_reader(const struct ct_http_server *server, size_t index,
+                                      bool *ret_is_there);
+
+/* Send to all open streams of a reader; copies. */
+void ct_http_stream_send(struct ct_http_server *server, const struct ct_grant *reader,
+                         const char *data, size_t size);
+
+/* Close all streams: their readers may not be the same any more. */
+void ct_http_end_streams(struct ct_http_server *server);
 
 /* Close the listener and every connection; frees itself when the loop has run. */
 void ct_http_stop(struct ct_http_server *server);

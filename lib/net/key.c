@@ -31,18 +31,22 @@ int ct_net_key_new(const char *path, struct ct_error *err)
 
     if (code != 0)
         return ct_error_set(err, CT_ECANTCREAT, "no random bytes for a key: %s", strerror(-code));
+    code = ct_net_key_write(path, &key, err);
+    ct_net_key_wipe(&key);
+    return code;
+}
+
+int ct_net_key_write(const char *path, const struct ct_key *key, struct ct_error *err)
+{
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0) {
-        ct_net_key_wipe(&key);
-        if (errno == EEXIST)
-            return ct_error_set(err, CT_ECANTCREAT,
-                                "key file %s exists already: remove it first, or name another",
-                                path);
+
+    if (fd < 0 && errno == EEXIST)
+        return ct_error_set(err, CT_ECANTCREAT,
+                            "key file %s exists already: remove it first, or name another", path);
+    if (fd < 0)
         return ct_error_set(err, CT_ECANTCREAT, "cannot create key file %s: %s", path,
                             strerror(errno));
-    }
-    code = ct_fs_write_all(fd, key.secret, sizeof(key.secret));
-    ct_net_key_wipe(&key);
+    int code = ct_fs_write_all(fd, key->secret, sizeof(key->secret));
     if (code == 0 && fsync(fd) != 0)
         code = -errno;
     if (close(fd) != 0 && code == 0)

@@ -131,6 +131,40 @@ int ct_key_derive(const struct ct_key *key, enum ct_role role, struct ct_key *re
     return 0;
 }
 
+int ct_key_token(const struct ct_key *key, char ret_token[CT_KEY_TOKEN], struct ct_error *err)
+{
+    static const char label[] = "ctrun/1 page token";
+    const struct ct_openssl *ssl = NULL;
+    unsigned char mac[CT_HMAC_BYTES];
+    int code = ct_openssl_get(&ssl, err);
+
+    if (code != 0)
+        return code;
+    ct_psk_key_tag(ssl, key, ret_token);
+    ret_token[CT_GRANT_ID - 1] = '-';
+    ct_openssl_hmac(ssl, key->secret, sizeof key->secret, label, sizeof label - 1, mac);
+    ct_put_hex(mac, sizeof mac, ret_token + CT_GRANT_ID);
+    return 0;
+}
+
+const struct ct_grant *ct_key_ring_find_token(const struct ct_key_ring *ring, const char *token,
+                                              size_t size)
+{
+    char id[CT_GRANT_ID], right[CT_KEY_TOKEN];
+    unsigned char differ = 0;
+
+    if (size != CT_KEY_TOKEN - 1)
+        return NULL;
+    memcpy(id, token, sizeof id - 1);
+    id[sizeof id - 1] = '\0';
+    const struct entry *entry = find(ring, id);
+    if (entry == NULL || ct_key_token(&entry->key, right, NULL) != 0)
+        return NULL;
+    for (size_t i = 0; i < size; i++)
+        differ |= (unsigned char)(token[i] ^ right[i]);
+    return differ == 0 ? &entry->grant : NULL;
+}
+
 int ct_key_ring_of(const struct ct_key *key, bool roles, struct ct_key_ring **ret_ring,
                    struct ct_error *err)
 {
@@ -374,7 +408,7 @@ int ct_key_ring_load(const char *path, const struct ct_key *own, struct ct_key_r
 
 /* ---- changing it ---- */
 
-static void put_users(struct ct_buf *out, const struct ct_grant *grant)
+void ct_grant_put_users(const struct ct_grant *grant, struct ct_buf *out)
 {
     for (uint32_t i = 0; i < grant->user_count; i++)
         (void)ct_buf_printf(out, "%s%u", i > 0 ? "," : "", grant->users[i]);
@@ -419,7 +453,7 @@ int ct_key_ring_add(const char *path, struct ct_grant *grant, const struct ct_ke
             (void)ct_buf_puts(&text, "\n");
         (void)ct_buf_printf(&text, "%s %s %s %s ", grant->id, grant->name,
                             ct_role_name(grant->role), grant->jobs);
-        put_users(&text, grant);
+        ct_grant_put_users(grant, &text);
         ct_put_hex(key->secret, CT_KEY_BYTES, secret);
         (void)ct_buf_printf(&text, " %s\n", secret);
         explicit_bzero(secret, sizeof secret);

@@ -15,6 +15,7 @@
 #ifndef CT_NET_KEY_RING_H
 #define CT_NET_KEY_RING_H
 
+#include "base/bytes.h"
 #include "net/grant.h"
 #include "net/key.h"
 
@@ -23,7 +24,11 @@
 
 struct ct_key_ring;
 
-enum { CT_KEY_RING_KEYS = 4096, CT_KEY_RING_BYTES = 2 << 20 };
+enum {
+    CT_KEY_RING_KEYS = 4096,
+    CT_KEY_RING_BYTES = 2 << 20,
+    CT_KEY_TOKEN = CT_GRANT_ID + 2 * 32 + 1, /* "ID-" and 64 digits */
+};
 
 /* Make a ring of one key: with `roles` those derived from it too. 0; CT_ENOMEM; CT_EUNSUPPORTED
  * without libssl. */
@@ -67,6 +72,18 @@ bool ct_key_ring_has(const struct ct_key_ring *ring, const struct ct_grant *gran
 int ct_key_ring_add(const char *path, struct ct_grant *grant, const struct ct_key *key,
                     struct ct_error *err);
 int ct_key_ring_remove(const char *path, const char *name, struct ct_error *err);
+
+/* Append the text of the grant's users: "*", or numbers with commas between. */
+void ct_grant_put_users(const struct ct_grant *grant, struct ct_buf *out);
+
+/* The token by which who holds a key is a reader of the page: its id and a MAC, which tells nothing
+ * of the key: HMAC-SHA256(secret, "ctrun/1 page token"). 0; CT_EUNSUPPORTED. */
+int ct_key_token(const struct ct_key *key, char ret_token[CT_KEY_TOKEN], struct ct_error *err);
+
+/* Return the grant whose key's token `token` is, of `size` bytes; NULL: it is none. The time that it
+ * takes tells nothing of a token. */
+const struct ct_grant *ct_key_ring_find_token(const struct ct_key_ring *ring, const char *token,
+                                              size_t size);
 
 /* Derive the key of a role. 0; CT_EUNSUPPORTED. */
 int ct_key_derive(const struct ct_key *key, enum ct_role role, struct ct_key *ret_key,

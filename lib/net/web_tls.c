@@ -133,17 +133,6 @@ void ct_web_identity_free(struct ct_web_identity *identity)
 
 /* ---- who asks ---- */
 
-/* All of the token is looked at, whatever comes. */
-static bool is_token(const struct ct_web_identity *identity, const char *text, size_t size)
-{
-    size_t length = strlen(identity->token);
-    unsigned different = size != length;
-
-    for (size_t i = 0; i < length; i++)
-        different |= (unsigned char)identity->token[i] ^ (unsigned char)(i < size ? text[i] : 0);
-    return different == 0;
-}
-
 static int digit_of(char c)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -169,23 +158,42 @@ static size_t decode(const char *text, size_t size, char *to, size_t room)
     return used;
 }
 
-bool ct_web_identity_accepts(const struct ct_web_identity *identity, const char *authorization)
+size_t ct_web_token(const char *authorization, char ret_token[CT_WEB_TOKEN_MAX + 1])
 {
     char pair[CT_WEB_TOKEN_MAX + 128];
+    const char *token = NULL;
+    size_t length = 0;
 
     if (authorization == NULL)
-        return false;
+        return 0;
     size_t size = strcspn(authorization, "\r\n");
-    if (size > 7 && strncasecmp(authorization, "Bearer ", 7) == 0)
-        return is_token(identity, authorization + 7, size - 7);
-    if (size <= 6 || strncasecmp(authorization, "Basic ", 6) != 0)
-        return false;
-    size_t count = decode(authorization + 6, size - 6, pair, sizeof(pair));
-    const char *colon = memchr(pair, ':', count);
-    bool accepts =
-        colon != NULL && is_token(identity, colon + 1, (size_t)(pair + count - colon) - 1);
+    if (size > 7 && strncasecmp(authorization, "Bearer ", 7) == 0) {
+        token = authorization + 7;
+        length = size - 7;
+    } else if (size > 6 && strncasecmp(authorization, "Basic ", 6) == 0) {
+        size_t count = decode(authorization + 6, size - 6, pair, sizeof(pair));
+        const char *colon = memchr(pair, ':', count);
+        token = colon != NULL ? colon + 1 : NULL;
+        length = colon != NULL ? (size_t)(pair + count - colon) - 1 : 0;
+    }
+    if (length > CT_WEB_TOKEN_MAX)
+        length = 0;
+    if (length > 0)
+        memcpy(ret_token, token, length);
+    ret_token[length] = '\0';
     explicit_bzero(pair, sizeof(pair));
-    return accepts;
+    return length;
+}
+
+/* All of the token is looked at, whatever comes. */
+bool ct_web_identity_accepts(const struct ct_web_identity *identity, const char *token, size_t size)
+{
+    size_t length = strlen(identity->token);
+    unsigned different = size != length;
+
+    for (size_t i = 0; i < length; i++)
+        different |= (unsigned char)identity->token[i] ^ (unsigned char)(i < size ? token[i] : 0);
+    return different == 0;
 }
 
 /* ---- a connection ---- */

@@ -28,9 +28,13 @@ int ct_web_identity_load(const char *certificate, const char *token_file,
                          struct ct_web_identity **ret_identity, struct ct_error *err);
 void ct_web_identity_free(struct ct_web_identity *identity);
 
-/* Return whether the value of an Authorization header has the token. It ends at a line's end. The
- * time that it takes tells nothing of the token. */
-bool ct_web_identity_accepts(const struct ct_web_identity *identity, const char *authorization);
+/* Take the token out of the value of an Authorization header, which ends at a line's end (NULL:
+ * there is none). Returns its length; 0: it has none. */
+size_t ct_web_token(const char *authorization, char ret_token[CT_WEB_TOKEN_MAX + 1]);
+
+/* Return whether that is the identity's token. The time that it takes tells nothing of it. */
+bool ct_web_identity_accepts(const struct ct_web_identity *identity, const char *token,
+                             size_t size);
 
 /* Create one end, which the identity outlives. NULL without memory. */
 struct ct_web_tls *ct_web_tls_new(const struct ct_web_identity *identity);

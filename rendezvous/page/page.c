@@ -16,34 +16,48 @@ static void put_job(const struct ct_service_job *job, uint64_t now_ms, struct ct
     ct_admin_add_history(job, now_ms, out);
 }
 
-static void put_jobs(const struct ct_service *service, uint64_t now_ms, struct ct_buf *out)
+/* The first job that may be seen from `job` on. */
+static const struct ct_service_job *seen_from(const struct ct_page_view *view,
+                                              const struct ct_service_job *job)
+{
+    while (job != NULL && !ct_service_shows(view->reader, job))
+        job = job->next;
+    return job;
+}
+
+static const struct ct_service_job *first_seen(const struct ct_page_view *view)
+{
+    return seen_from(view, view->service != NULL ? view->service->jobs : NULL);
+}
+
+static void put_jobs(const struct ct_page_view *view, struct ct_buf *out)
 {
     const char *separator = "";
 
     (void)ct_buf_puts(out, "{\"jobs\":[");
-    for (const struct ct_service_job *job = service != NULL ? service->jobs : NULL; job != NULL;
-         job = job->next) {
+    for (const struct ct_service_job *job = first_seen(view); job != NULL;
+         job = seen_from(view, job->next)) {
         (void)ct_buf_puts(out, separator);
-        put_job(job, now_ms, out);
+        put_job(job, view->now_ms, out);
         separator = ",";
     }
     (void)ct_buf_puts(out, "]}");
 }
 
-void ct_page_put_update(const struct ct_service *service, uint64_t now_ms, struct ct_buf *out)
+void ct_page_put_update(const struct ct_page_view *view, struct ct_buf *out)
 {
     (void)ct_buf_puts(out, "event: jobs\ndata: ");
-    put_jobs(service, now_ms, out);
+    put_jobs(view, out);
     (void)ct_buf_puts(out, "\n\n");
 }
 
-void ct_page_put_events(const struct ct_service *service, uint64_t now_ms, uint64_t *after,
-                        struct ct_buf *out)
+void ct_page_put_events(const struct ct_page_view *view, uint64_t *after, struct ct_buf *out)
 {
     struct ct_buf record;
 
     ct_buf_init(&record, 0);
-    while (service != NULL && ct_service_put_event(service, now_ms, NULL, after, &record)) {
+    while (view->service != NULL &&
+           ct_service_put_event(view->service, view->now_ms, NULL, view->reader, after, &record)) {
         (void)ct_buf_printf(out, "event: event\nid: %" PRIu64 "\ndata: %s\n", *after,
                             ct_buf_str(&record));
         ct_buf_clear(&record);
@@ -119,7 +133,7 @@ static void put_job_table(const struct ct_service_job *job, struct ct_buf *out)
     (void)ct_buf_puts(out, "</ol></article>\n");
 }
 
-static void put_page(const struct ct_service *service, struct ct_buf *out)
+static void put_page(const struct ct_page_view *view, struct ct_buf *out)
 {
     static const char mark[] = "<!--TABLES-->";
     size_t size;
@@ -127,8 +141,8 @@ static void put_page(const struct ct_service *service, struct ct_buf *out)
     const char *tables = memmem(page, size, mark, sizeof mark - 1);
 
     (void)ct_buf_append(out, page, (size_t)(tables - page));
-    for (const struct ct_service_job *job = service != NULL ? service->jobs : NULL; job != NULL;
-         job = job->next)
+    for (const struct ct_service_job *job = first_seen(view); job != NULL;
+         job = seen_from(view, job->next))
         put_job_table(job, out);
     tables += sizeof mark - 1;
     (void)ct_buf_append(out, tables, size - (size_t)(tables - page));
@@ -136,8 +150,8 @@ static void put_page(const struct ct_service *service, struct ct_buf *out)
 
 /* ---- paths ---------------------------------------------------------------------------------- */
 
-enum ct_page_kind ct_page_put(const struct ct_service *service, uint64_t now_ms, const char *path,
-                              struct ct_buf *out, const char **ret_type)
+enum ct_page_kind ct_page_put(const struct ct_page_view *view, const char *path, struct ct_buf *out,
+                              const char **ret_type)
 {
     size_t size;
     const char *asset;
@@ -150,15 +164,15 @@ enum ct_page_kind ct_page_put(const struct ct_service *service, uint64_t now_ms,
         (void)ct_buf_puts(out, "ok\n");
     } else if (strcmp(path, "/status.json") == 0) {
         *ret_type = "application/json";
-        put_jobs(service, now_ms, out);
+        put_jobs(view, out);
     } else if (strcmp(path, "/metrics") == 0) {
         *ret_type = "text/plain; version=0.0.4; charset=utf-8";
-        if (service != NULL)
-            ct_service_metrics(service, now_ms, out);
+        if (view->service != NULL)
+            ct_service_metrics(view->service, view->now_ms, view->reader, out);
     } else if ((asset = ct_asset_find(path, &size, ret_type)) == NULL) {
         return CT_PAGE_NONE;
     } else if (path[1] == '\0') {
-        put_page(service, out);
+        put_page(view, out);
     } else {
         (void)ct_buf_append(out, asset, size);
     }

@@ -24,16 +24,22 @@ enum ct_page_kind {
     CT_PAGE_EVENTS,
 };
 
-/* Put the page at `path`, and its media type. `service` NULL: this rendezvous does not lead now. */
-enum ct_page_kind ct_page_put(const struct ct_service *service, uint64_t now_ms, const char *path,
-                              struct ct_buf *out, const char **ret_type);
+/* Whose page of what. */
+struct ct_page_view {
+    const struct ct_service *service; /* NULL: this rendezvous does not lead now */
+    const struct ct_grant *reader;    /* of the jobs that it allows; NULL: of all */
+    uint64_t now_ms;
+};
+
+/* Put the page at `path`, and its media type. */
+enum ct_page_kind ct_page_put(const struct ct_page_view *view, const char *path, struct ct_buf *out,
+                              const char **ret_type);
 
 /* Append the events with numbers above `*after`, which is raised, in the form of server-sent
  * events. */
-void ct_page_put_events(const struct ct_service *service, uint64_t now_ms, uint64_t *after,
-                        struct ct_buf *out);
+void ct_page_put_events(const struct ct_page_view *view, uint64_t *after, struct ct_buf *out);
 
 /* Append "jobs" as a server-sent event. */
-void ct_page_put_update(const struct ct_service *service, uint64_t now_ms, struct ct_buf *out);
+void ct_page_put_update(const struct ct_page_view *view, struct ct_buf *out);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { UPDATE_MS = 1000, LOOK_MS = 100 };
 
@@ -26,32 +27,67 @@ static void free_when_done(struct ct_page_server *page)
         free(page);
 }
 
-/* Events that are new go to all streams. */
-static void send_events(struct ct_page_server *page)
+static struct ct_page_view view_of(const struct ct_page_server *page, const struct ct_grant *reader)
 {
+    return (struct ct_page_view){.service = ct_rdzv_server_service(page->server),
+                                 .reader = reader,
+                                 .now_ms = ct_rdzv_server_now_ms(page->server)};
+}
+
+/* To the streams of each reader what he may see; a few at most, for streams are few. */
+static void send_to_all(struct ct_page_server *page,
+                        void (*put)(const struct ct_page_view *view, void *context,
+                                    struct ct_buf *out),
+                        void *context)
+{
+    bool is_there;
     struct ct_buf text;
 
     ct_buf_init(&text, 0);
-    ct_page_put_events(ct_rdzv_server_service(page->server), ct_rdzv_server_now_ms(page->server),
-                       &page->sent, &text);
-    if (text.size > 0 && !text.failed)
-        ct_http_stream_send(page->http, text.data, text.size);
+    for (size_t i = 0;; i++) {
+        const struct ct_grant *reader = ct_http_reader(page->http, i, &is_there);
+        if (!is_there)
+            break;
+        const struct ct_page_view view = view_of(page, reader);
+        ct_buf_clear(&text);
+        put(&view, context, &text);
+        if (text.size > 0 && !text.failed)
+            ct_http_stream_send(page->http, reader, text.data, text.size);
+    }
     ct_buf_deinit(&text);
+}
+
+static void put_events(const struct ct_page_view *view, void *context, struct ct_buf *out)
+{
+    uint64_t after = *(const uint64_t *)context;
+
+    ct_page_put_events(view, &after, out);
+}
+
+static void put_update(const struct ct_page_view *view, void *context, struct ct_buf *out)
+{
+    (void)context;
+    ct_page_put_update(view, out);
+}
+
+/* Events that are new go to all streams. */
+static void send_events(struct ct_page_server *page)
+{
+    const struct ct_service *service = ct_rdzv_server_service(page->server);
+
+    if (service == NULL)
+        return;
+    send_to_all(page, put_events, &page->sent);
+    page->sent = ct_service_events(service);
 }
 
 static void send_jobs(struct ct_page_server *page, uint64_t now_ms)
 {
-    struct ct_buf text;
-
     if (now_ms - page->update_ms < UPDATE_MS)
         return;
     page->update_ms = now_ms;
     ct_rdzv_server_look(page->server); /* who reads a stream looks all the time */
-    ct_buf_init(&text, 0);
-    ct_page_put_update(ct_rdzv_server_service(page->server), now_ms, &text);
-    if (!text.failed)
-        ct_http_stream_send(page->http, text.data, text.size);
-    ct_buf_deinit(&text);
+    send_to_all(page, put_update, NULL);
 }
 
 static void on_timer(uv_timer_t *timer)
@@ -179,8 +215,8 @@ static void offer_orders(const struct ct_page_server *page, struct ct_http_answe
 static void answer(void *user, const struct ct_http_request *request, struct ct_http_answer *out)
 {
     struct ct_page_server *page = user;
-    const struct ct_service *service = ct_rdzv_server_service(page->server);
-    uint64_t now_ms = ct_rdzv_server_now_ms(page->server), after = request->last_event;
+    const struct ct_page_view view = view_of(page, request->reader);
+    uint64_t after = request->last_event;
 
     if (request->body != NULL && strcmp(request->path, "/orders") == 0) {
         take_order(page, request, out);
@@ -196,11 +232,11 @@ static void answer(void *user, const struct ct_http_request *request, struct ct_
         return;
     }
     if (strcmp(request->path, "/status") == 0) {
-        ct_rdzv_server_describe(page->server, &out->body);
+        ct_rdzv_server_describe(page->server, request->reader, &out->body);
         return;
     }
     ct_rdzv_server_look(page->server);
-    switch (ct_page_put(service, now_ms, request->path, &out->body, &out->content_type)) {
+    switch (ct_page_put(&view, request->path, &out->body, &out->content_type)) {
     case CT_PAGE_NONE:
         out->status = 404;
         (void)ct_buf_puts(&out->body, "no such page; there are / /status /status.json /metrics "
@@ -212,10 +248,31 @@ static void answer(void *user, const struct ct_http_request *request, struct ct_
         if (ct_http_streams(page->http) > 0)
             send_events(page); /* to the others: what this one is told now does not come again */
         out->stream = true;
-        ct_page_put_update(service, now_ms, &out->body);
-        ct_page_put_events(service, now_ms, &after, &out->body);
-        page->sent = service != NULL ? after : 0;
+        ct_page_put_update(&view, &out->body);
+        ct_page_put_events(&view, &after, &out->body);
+        page->sent = view.service != NULL ? ct_service_events(view.service) : 0;
     }
+}
+
+/* Who has not the page's own token: who has a key's, sees the jobs that it is for. In clear, without
+ * one, everybody on this machine sees everything; this user and root where keys are several users'. */
+static bool admit(void *user, const struct ct_http_visitor *visitor, bool *ret_is_reader,
+                  struct ct_grant *ret_reader)
+{
+    const struct ct_page_server *page = user;
+    const struct ct_key_ring *ring = ct_rdzv_server_ring(page->server);
+    const struct ct_grant *grant =
+        ring != NULL ? ct_key_ring_find_token(ring, visitor->token, visitor->size) : NULL;
+
+    if (grant != NULL && ct_grant_may(grant, CT_RIGHT_READ, NULL, visitor->uid, NULL) == 0) {
+        *ret_is_reader = true;
+        *ret_reader = *grant;
+        ret_reader->user_count = 0; /* he is one of them */
+        return true;
+    }
+    return !visitor->is_secured && (visitor->size == 0 || ring == NULL) &&
+           (!ct_rdzv_server_has_ring_file(page->server) || visitor->uid == 0 ||
+            visitor->uid == (int64_t)geteuid());
 }
 
 /* The certificate and the token, if they are given. */
@@ -241,6 +298,7 @@ int ct_page_start(uv_loop_t *loop, const struct ct_page_where *where, struct ct_
     struct ct_http_options options = {.handler = answer,
                                       .user = page,
                                       .on_refused = on_stranger,
+                                      .admit = admit,
                                       .may_post = ct_rdzv_server_ring(server) != NULL};
     unsigned char random[16];
     struct ct_endpoint endpoint;
@@ -271,6 +329,12 @@ int ct_page_start(uv_loop_t *loop, const struct ct_page_where *where, struct ct_
 const struct ct_endpoint *ct_page_endpoint(const struct ct_page_server *page)
 {
     return ct_http_endpoint(page->http);
+}
+
+void ct_page_keys_changed(struct ct_page_server *page)
+{
+    if (page != NULL)
+        ct_http_end_streams(page->http);
 }
 
 static void on_timer_closed(uv_handle_t *handle)

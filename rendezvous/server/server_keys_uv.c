@@ -88,6 +88,11 @@ struct ct_key_ring *ct_rdzv_server_ring(const struct ct_rdzv_server *server)
     return server->ring;
 }
 
+bool ct_rdzv_server_has_ring_file(const struct ct_rdzv_server *server)
+{
+    return server->ring_file[0] != '\0';
+}
+
 void ct_server_forget_keys(struct ct_rdzv_server *server)
 {
     ct_key_ring_unref(server->ring);

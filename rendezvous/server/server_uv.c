@@ -522,11 +522,12 @@ size_t ct_rdzv_server_links(const struct ct_rdzv_server *server)
     return service != NULL ? ct_service_links(service) : 0;
 }
 
-void ct_rdzv_server_describe(const struct ct_rdzv_server *server, struct ct_buf *out)
+void ct_rdzv_server_describe(const struct ct_rdzv_server *server, const struct ct_grant *reader,
+                             struct ct_buf *out)
 {
     const struct ct_service *service = service_of(server);
     if (service != NULL)
-        ct_service_describe(service, out);
+        ct_service_describe(service, reader, out);
     else if (server->replica != NULL)
         ct_holder_describe(&server->replica->holder, out);
 }

@@ -113,8 +113,9 @@ size_t ct_rdzv_server_jobs(const struct ct_rdzv_server *server);
 size_t ct_rdzv_server_running(const struct ct_rdzv_server *server);
 size_t ct_rdzv_server_links(const struct ct_rdzv_server *server);
 
-/* Append one line of text a job; of one that does not lead, who does. */
-void ct_rdzv_server_describe(const struct ct_rdzv_server *server, struct ct_buf *out);
+/* Append one line of text a job that `reader` may see; of one that does not lead, who does. */
+void ct_rdzv_server_describe(const struct ct_rdzv_server *server, const struct ct_grant *reader,
+                             struct ct_buf *out);
 
 /* An order of the page. */
 struct ct_rdzv_order_of {
@@ -138,6 +139,9 @@ void ct_rdzv_server_audit(struct ct_rdzv_server *server, const char *peer,
 
 /* Return the keys that it accepts; NULL: none. Valid until the next reload. */
 struct ct_key_ring *ct_rdzv_server_ring(const struct ct_rdzv_server *server);
+
+/* Return whether they are those of a file: several users' then. */
+bool ct_rdzv_server_has_ring_file(const struct ct_rdzv_server *server);
 
 /* Return the service, for those who show it; NULL: this server does not lead now. */
 const struct ct_service *ct_rdzv_server_service(const struct ct_rdzv_server *server);

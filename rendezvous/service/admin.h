@@ -107,9 +107,11 @@ void ct_service_on_lines(struct ct_service *service, const struct ct_service_lin
 /* ---- service_events.c ---- */
 
 /* Append the next event with a number above `*after`, which becomes its number, of the jobs that
- * the operator means (`link` NULL: of all), as a record on a line. False: there is none. */
+ * the operator means (`link`), or that a reader of the page may see (`link` NULL), as a record on a
+ * line. False: there is none. */
 bool ct_service_put_event(const struct ct_service *service, uint64_t now_ms,
-                          const struct ct_service_link *link, uint64_t *after, struct ct_buf *out);
+                          const struct ct_service_link *link, const struct ct_grant *reader,
+                          uint64_t *after, struct ct_buf *out);
 
 /* The same for all of them, as many as there is room for, 256 at most. */
 void ct_service_put_events(const struct ct_service *service, uint64_t now_ms,

@@ -185,6 +185,9 @@ uint64_t ct_service_deadline(const struct ct_service *service);
  * CT_SERVICE_LOOK_MS. */
 void ct_service_look(struct ct_service *service, uint64_t now_ms);
 
+/* Return the number of the last event of any job. */
+uint64_t ct_service_events(const struct ct_service *service);
+
 size_t ct_service_jobs(const struct ct_service *service);
 size_t ct_service_running(const struct ct_service *service); /* not over, and with nodes */
 size_t ct_service_links(const struct ct_service *service);
@@ -192,10 +195,14 @@ size_t ct_service_links(const struct ct_service *service);
 /* Return whether no job is on its way into a round or to its end. */
 bool ct_service_is_settled(const struct ct_service *service);
 
-/* Append one line a job: its phase, what it waits for, and its progress. */
-void ct_service_describe(const struct ct_service *service, struct ct_buf *out);
+/* Of the jobs that `reader` may see (NULL: all), append one line each: its phase, what it waits for,
+ * and its progress. */
+void ct_service_describe(const struct ct_service *service, const struct ct_grant *reader,
+                         struct ct_buf *out);
 
-/* Append the state of every job in Prometheus' text format: metrics.def. */
-void ct_service_metrics(const struct ct_service *service, uint64_t now_ms, struct ct_buf *out);
+/* Append their states in Prometheus' text format: metrics.def. What is the daemon's own is for those
+ * who may see all jobs. */
+void ct_service_metrics(const struct ct_service *service, uint64_t now_ms,
+                        const struct ct_grant *reader, struct ct_buf *out);
 
 #endif

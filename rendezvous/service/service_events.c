@@ -37,7 +37,8 @@ static void put_event(const struct ct_service_job *job, uint64_t now_ms,
 
 /* The job whose next event comes first; NULL: none has one. */
 static const struct ct_service_job *find_next(const struct ct_service *service,
-                                              const struct ct_service_link *link, uint64_t after,
+                                              const struct ct_service_link *link,
+                                              const struct ct_grant *reader, uint64_t after,
                                               const struct ct_history_event **ret_event)
 {
     const struct ct_service_job *found = NULL;
@@ -46,7 +47,7 @@ static const struct ct_service_job *find_next(const struct ct_service *service,
         const struct ct_history_event *event = ct_history_next(job->history, after);
 
         if (event == NULL || (found != NULL && event->number > (*ret_event)->number) ||
-            (link != NULL && !ct_admin_means(service, link, job)))
+            !(link != NULL ? ct_admin_means(service, link, job) : ct_service_shows(reader, job)))
             continue;
         *ret_event = event;
         found = job;
@@ -55,13 +56,14 @@ static const struct ct_service_job *find_next(const struct ct_service *service,
 }
 
 bool ct_service_put_event(const struct ct_service *service, uint64_t now_ms,
-                          const struct ct_service_link *link, uint64_t *after, struct ct_buf *out)
+                          const struct ct_service_link *link, const struct ct_grant *reader,
+                          uint64_t *after, struct ct_buf *out)
 {
     const struct ct_history_event *event = NULL;
 
     if (*after > service->event_number) /* of an earlier daemon: this one counts anew */
         *after = 0;
-    const struct ct_service_job *job = find_next(service, link, *after, &event);
+    const struct ct_service_job *job = find_next(service, link, reader, *after, &event);
 
     if (job == NULL)
         return false;
@@ -70,11 +72,16 @@ bool ct_service_put_event(const struct ct_service *service, uint64_t now_ms,
     return true;
 }
 
+uint64_t ct_service_events(const struct ct_service *service)
+{
+    return service->event_number;
+}
+
 void ct_service_put_events(const struct ct_service *service, uint64_t now_ms,
                            const struct ct_service_link *link, uint64_t after, struct ct_buf *out)
 {
     for (int i = 0; i < LINES && (out->limit == 0 || out->size + LINE_BYTES <= out->limit); i++)
-        if (!ct_service_put_event(service, now_ms, link, &after, out))
+        if (!ct_service_put_event(service, now_ms, link, NULL, &after, out))
             break;
 }
 

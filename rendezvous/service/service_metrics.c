@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /* What the samples of one job, or of one node of it, are made from. */
 struct source {
@@ -355,13 +356,17 @@ static void put_job(struct ct_buf *out, const struct family *family, struct sour
     }
 }
 
-void ct_service_metrics(const struct ct_service *service, uint64_t now_ms, struct ct_buf *out)
+void ct_service_metrics(const struct ct_service *service, uint64_t now_ms,
+                        const struct ct_grant *reader, struct ct_buf *out)
 {
     struct source of = {.service = service, .now_ms = now_ms};
+    bool of_all = reader == NULL || strcmp(reader->jobs, "*") == 0;
 
     for (size_t i = 0; i < CT_COUNT(families); i++) {
         const struct family *family = &families[i];
 
+        if (family->scope == DAEMON && !of_all)
+            continue;
         (void)ct_buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", family->name, family->help,
                             family->name, family->type);
         of.job = NULL;
@@ -370,6 +375,8 @@ void ct_service_metrics(const struct ct_service *service, uint64_t now_ms, struc
             continue;
         }
         for (of.job = service->jobs; of.job != NULL; of.job = of.job->next) {
+            if (!of_all && !ct_service_shows(reader, of.job))
+                continue;
             of.history = of.job->history;
             of.progress = &of.job->progress;
             put_job(out, family, &of);

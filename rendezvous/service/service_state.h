@@ -112,6 +112,9 @@ struct ct_service {
     size_t open_count, open_room;
 };
 
+/* May a reader of the page (NULL: of everything) see the job? */
+bool ct_service_shows(const struct ct_grant *reader, const struct ct_service_job *job);
+
 /* See io.may. */
 int ct_service_may(const struct ct_service *service, const struct ct_service_link *link,
                    enum ct_right right, const char *job, struct ct_error *err);

@@ -51,10 +51,18 @@ bool ct_service_is_settled(const struct ct_service *service)
     return is_settled;
 }
 
-void ct_service_describe(const struct ct_service *service, struct ct_buf *out)
+bool ct_service_shows(const struct ct_grant *reader, const struct ct_service_job *job)
+{
+    return ct_grant_may(reader, CT_RIGHT_READ, ct_rdzv_name(job->core), -1, NULL) == 0;
+}
+
+void ct_service_describe(const struct ct_service *service, const struct ct_grant *reader,
+                         struct ct_buf *out)
 {
     for (const struct ct_service_job *job = service->jobs; job != NULL; job = job->next) {
         char line[1024];
+        if (!ct_service_shows(reader, job))
+            continue;
         ct_rdzv_describe(job->core, line, sizeof(line));
         (void)ct_buf_puts(out, line);
         if (job->progress.step > 0)

@@ -82,8 +82,9 @@ static void measure(const struct ct_service *service, const char *path)
         struct ct_buf out;
 
         ct_buf_init(&out, 0);
-        if (ct_page_put(service, 2, path, &out, &type) == CT_PAGE_EVENTS)
-            ct_page_put_update(service, 2, &out);
+        const struct ct_page_view view = {.service = service, .now_ms = 2};
+        if (ct_page_put(&view, path, &out, &type) == CT_PAGE_EVENTS)
+            ct_page_put_update(&view, &out);
         size = out.size;
         ct_buf_deinit(&out);
         times_ms[i] = (double)(ct_clock_mono_ns(&ct_clock_system) - begun_ns) / 1e6;

@@ -36,7 +36,8 @@ static void check_path(const char *path)
     struct ct_buf page;
 
     ct_buf_init(&page, 0);
-    enum ct_page_kind kind = ct_page_put(NULL, NOW_MS, path, &page, &type);
+    enum ct_page_kind kind =
+        ct_page_put(&(struct ct_page_view){.now_ms = NOW_MS}, path, &page, &type);
     CT_ASSERT(kind == CT_PAGE_PUT || page.size == 0);
     ct_buf_deinit(&page);
 }

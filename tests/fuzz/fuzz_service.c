@@ -359,8 +359,8 @@ static void check(const struct ct_service *service)
 {
     struct ct_buf text = {0};
 
-    ct_service_describe(service, &text);
-    ct_service_metrics(service, 0, &text);
+    ct_service_describe(service, NULL, &text);
+    ct_service_metrics(service, 0, NULL, &text);
     ct_buf_deinit(&text);
     for (size_t i = 0; i < ct_service_jobs(service); i++)
         CT_ASSERT(rdzv_check(rdzv_job(service, i), NULL) == 0);

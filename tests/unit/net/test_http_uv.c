@@ -158,11 +158,11 @@ Test(http, a_stream_gets_what_is_sent_until_its_reader_is_too_slow)
 
     cr_assert_not_null(strstr(text, "\r\n\r\ndata: after 41\n\n"), "%s", text);
     cr_assert_null(strstr(text, "Content-Length"), "its length is not known");
-    ct_http_stream_send(server, "data: 42\n\n", 10);
+    ct_http_stream_send(server, NULL, "data: 42\n\n", 10);
     uv_run(&net.loop, UV_RUN_NOWAIT);
     cr_assert_eq(recv(fd, text, sizeof text, 0), 10);
     for (int i = 0; i < 1000 && ct_http_streams(server) > 0; i++) {
-        ct_http_stream_send(server, piece, sizeof piece);
+        ct_http_stream_send(server, NULL, piece, sizeof piece);
         uv_run(&net.loop, UV_RUN_NOWAIT);
     }
     cr_assert_eq(ct_http_streams(server), 0, "nobody holds 64 MB for it");

@@ -395,7 +395,7 @@ Test(admin, who_has_read_events_of_an_earlier_daemon_gets_those_of_this_one_from
     cr_assert_eq(b.operator.code, 0, "%s", b.operator.text);
     cr_assert_not_null(strstr(b.operator.text, first), "%s", b.operator.text);
     ct_buf_init(&text, 0);
-    cr_assert(ct_service_put_event(b.service, 1000, NULL, &after, &text));
+    cr_assert(ct_service_put_event(b.service, 1000, NULL, NULL, &after, &text));
     cr_assert_eq(after, 1);
     ct_buf_deinit(&text);
     end(&b);

@@ -35,7 +35,7 @@ static bool metrics_have(struct bench *b, uint64_t now_ms, const char *line)
     struct ct_buf text;
 
     ct_buf_init(&text, 0);
-    ct_service_metrics(b->service, now_ms, &text);
+    ct_service_metrics(b->service, now_ms, NULL, &text);
     bool have = strstr(ct_buf_str(&text), line) != NULL;
     ct_buf_deinit(&text);
     return have;

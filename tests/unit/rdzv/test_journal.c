@@ -432,11 +432,11 @@ Test(journal, a_snapshot_says_the_same_as_all_records)
     struct ct_buf same;
     ct_buf_init(&line, 0);
     ct_buf_init(&same, 0);
-    ct_service_describe(world.service, &line);
+    ct_service_describe(world.service, NULL, &line);
     cr_assert_eq(ct_service_snapshot(world.service, emit_record, &copy), 0);
     ct_service_free(world.service);
     start(&copy);
-    ct_service_describe(copy.service, &same);
+    ct_service_describe(copy.service, NULL, &same);
     cr_assert_str_eq(ct_buf_str(&line), ct_buf_str(&same));
     ct_service_free(copy.service);
     ct_buf_deinit(&copy.journal);

@@ -588,11 +588,11 @@ Test(service, status_and_metrics_name_every_job)
     join(&b, open_peer(&b, 0), "one", 2);
     join(&b, open_peer(&b, 1), "two \"quoted\"", 2);
     ct_buf_init(&text, 0);
-    ct_service_describe(b.service, &text);
+    ct_service_describe(b.service, NULL, &text);
     cr_assert_not_null(
         strstr(ct_buf_str(&text), "job one: waiting for 1 more node (1 of 2 joined: h)"));
     ct_buf_clear(&text);
-    ct_service_metrics(b.service, 0, &text);
+    ct_service_metrics(b.service, 0, NULL, &text);
     cr_assert_not_null(
         strstr(ct_buf_str(&text), "ctrun_members{job_id=\"two \\\"quoted\\\"\"} 1\n"));
     ct_buf_deinit(&text);
