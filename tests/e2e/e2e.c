@@ -13,10 +13,12 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <limits.h>
+#include <netinet/in.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -198,6 +200,27 @@ int e2e_workers(const struct proc *agent, pid_t *pids, int room)
     for (int i = 0; i < count; i++)
         pids[i] = workers[i].pid;
     return count;
+}
+
+int e2e_loopback_socket(int *ret_port)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+
+    cr_assert_geq(fd, 0);
+    cr_assert_eq(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    cr_assert_eq(getsockname(fd, (struct sockaddr *)&address, &size), 0);
+    *ret_port = ntohs(address.sin_port);
+    return fd;
+}
+
+int e2e_free_port(void)
+{
+    int port, fd = e2e_loopback_socket(&port);
+
+    (void)close(fd);
+    return port;
 }
 
 const char *e2e_daemon(struct proc *daemon)

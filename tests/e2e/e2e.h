@@ -53,6 +53,12 @@ void e2e_wait_gone(pid_t pid, double seconds);
 /* The pids of an agent's native workers, in the order of their start; how many, `room` at most. */
 int e2e_workers(const struct proc *agent, pid_t *pids, int room);
 
+/* A stream socket on a loopback port of its own; *ret_port is its number. */
+int e2e_loopback_socket(int *ret_port);
+
+/* A port that nobody has now; a node that hosts the rendezvous cannot bind port 0. */
+int e2e_free_port(void);
+
 /* A `ctrund` on a loopback port of its own choice; the endpoint is "127.0.0.1:PORT", static. */
 const char *e2e_daemon(struct proc *daemon);
 

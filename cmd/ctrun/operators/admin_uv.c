@@ -440,7 +440,7 @@ int admin_ask(const struct admin_request *request, struct ct_buf *ret_text, stru
     int rc = 0;
 
     /* A job that was given no name is called "none"; who may see all of them asks for any. */
-    question.job = has_key || strcmp(cfg->launch.rdzv_id, "none") != 0 ? cfg->launch.rdzv_id : "";
+    question.job = strcmp(cfg->launch.rdzv_id, "none") != 0 ? cfg->launch.rdzv_id : "";
     if (has_key)
         rc = ct_net_key_load(cfg->launch.key_file, &key, err);
     if (rc == 0 && cfg->launch.rdzv_endpoint[0] != '\0')

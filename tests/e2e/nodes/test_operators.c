@@ -6,7 +6,6 @@
 #include "base/assert.h"
 #include "wire/link.h"
 
-#include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -39,20 +38,6 @@ static void stop_daemon(struct proc *daemon)
     cr_assert_eq(kill(daemon->pid, SIGTERM), 0);
     cr_assert_eq(proc_finish(daemon, 10), 0, "%s", ct_buf_str(&daemon->text));
     proc_free(daemon);
-}
-
-/* A stream socket on a loopback port of its own; *ret_port is its number. */
-static int loopback_socket(int *ret_port)
-{
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
-
-    cr_assert_geq(fd, 0);
-    cr_assert_eq(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
-    cr_assert_eq(getsockname(fd, (struct sockaddr *)&address, &size), 0);
-    *ret_port = ntohs(address.sin_port);
-    return fd;
 }
 
 /* ---- who is missing, who is too many --------------------------------------------------------- */
@@ -122,20 +107,11 @@ Test(operators, jobs_of_different_names_do_not_meet)
     stop_daemon(&daemon);
 }
 
-/* A port that nobody has now; a node that hosts the rendezvous cannot bind port 0. */
-static int free_port(void)
-{
-    int port, fd = loopback_socket(&port);
-
-    (void)close(fd);
-    return port;
-}
-
 Test(operators, a_node_that_names_another_job_than_its_host_serves_is_told_both_names)
 {
     struct proc host, stranger;
     char endpoint[64];
-    int port = free_port();
+    int port = e2e_free_port();
 
     (void)snprintf(endpoint, sizeof endpoint, "127.0.0.1:%d", port);
     e2e_start(&host, "--nnodes=2", "--node_rank=0", "--rdzv_endpoint", endpoint, "--rdzv_id=right",
@@ -210,7 +186,7 @@ Test(operators, a_host_of_the_rendezvous_that_leaves_hands_it_over_and_a_newcome
 {
     struct proc host, other, newcomer, order;
     char endpoint[32];
-    int port = free_port();
+    int port = e2e_free_port();
 
     (void)snprintf(endpoint, sizeof endpoint, "127.0.0.1:%d", port);
     start_two(&host, &other, port);
@@ -362,7 +338,7 @@ Test(operators, a_rendezvous_nobody_answers_is_named_with_its_address)
 {
     struct proc node;
     char endpoint[64];
-    int port, probe = loopback_socket(&port); /* bound and not listening: ours, and it refuses */
+    int port, probe = e2e_loopback_socket(&port); /* bound and not listening: ours, and it refuses */
 
     (void)snprintf(endpoint, sizeof endpoint, "127.0.0.1:%d", port);
     int status = e2e_run(&node, "--nnodes=2", "--node_rank=1", "--rdzv_endpoint", endpoint,
@@ -539,7 +515,7 @@ Test(operators, an_agent_of_another_version_is_refused_with_both_versions)
     struct ct_link link;
     struct ct_arena arena;
     struct ct_message answer;
-    int ignored, fd = loopback_socket(&ignored);
+    int ignored, fd = e2e_loopback_socket(&ignored);
     const char *endpoint = e2e_daemon(&daemon);
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 
@@ -575,7 +551,7 @@ Test(operators, a_rendezvous_of_another_version_ends_the_agent_with_its_sentence
     struct ct_arena arena;
     struct ct_message hello;
     char endpoint[64];
-    int port, listener = loopback_socket(&port);
+    int port, listener = e2e_loopback_socket(&port);
 
     (void)snprintf(endpoint, sizeof endpoint, "127.0.0.1:%d", port);
     cr_assert_eq(listen(listener, 1), 0);
