@@ -33,7 +33,7 @@ struct ct_bench_options {
     enum ct_dtype dtype;
     enum ct_reduce reduce;
     enum ct_reduce_mode mode;
-    bool symmetric, json, tune;
+    bool symmetric, encrypt, json, tune;
 };
 
 /* Return the number of words of the option at the start of `argv`: 1 (--name=value, --flag) or 2; 0

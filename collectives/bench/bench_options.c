@@ -188,7 +188,7 @@ int ct_bench_read(int argc, const char *const *argv, struct ct_bench_options *re
 {
     struct ct_bench_options read = {0};
     const char *values[OPTIONS];
-    uint64_t symmetric = 0, json = 0, tune = 0;
+    uint64_t symmetric = 0, encrypt = 0, json = 0, tune = 0;
     const struct {
         size_t at;
         uint64_t *number;
@@ -199,6 +199,7 @@ int ct_bench_read(int argc, const char *const *argv, struct ct_bench_options *re
                    {AT_iters, &read.iters},
                    {AT_check, &read.check},
                    {AT_symmetric, &symmetric},
+                   {AT_encrypt, &encrypt},
                    {AT_json, &json},
                    {AT_tune, &tune}};
     int code = collect(argc, argv, values, err);
@@ -211,6 +212,7 @@ int ct_bench_read(int argc, const char *const *argv, struct ct_bench_options *re
         code = ct_error_set(err, CT_EUSAGE,
                             "--min is at most --max, --factor at least 2, --iters at least 1");
     read.symmetric = symmetric != 0;
+    read.encrypt = encrypt != 0;
     read.json = json != 0;
     read.tune = tune != 0;
     if (code == 0)

@@ -300,7 +300,7 @@ static int run_group(struct bench *bench, struct ct_error *err)
 int ct_bench_run(struct ct_job *job, const struct ct_bench_options *options, FILE *to,
                  struct ct_error *err)
 {
-    struct ct_group_options how = {.backend = options->backend};
+    struct ct_group_options how = {.backend = options->backend, .encrypt = options->encrypt};
     struct bench bench = {.job = job, .options = options, .to = to};
     int code = ct_group_new(job, &how, &bench.group, err);
 

@@ -506,7 +506,7 @@ static int begin_table(struct tune *tune, struct ct_error *err)
 int ct_bench_tune(struct ct_job *job, const struct ct_bench_options *options, FILE *to,
                   struct ct_error *err)
 {
-    struct ct_group_options how = {.backend = options->backend};
+    struct ct_group_options how = {.backend = options->backend, .encrypt = options->encrypt};
     struct tune *tune = calloc(1, sizeof *tune);
 
     if (tune == NULL)
