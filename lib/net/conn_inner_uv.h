@@ -95,8 +95,8 @@ struct ct_conn_secret {
     struct ct_key_ring *ring;
 };
 
-/* Begin on the connected stream in `io`: enter HANDSHAKE (with a secret) or OPEN. Without one (NULL) a
- * peer on this machine must be this user's or root's. */
+/* Begin on the connected stream in `io`: enter HANDSHAKE (with a secret) or OPEN. Without one
+ * (NULL) a peer on this machine must be this user's or root's. */
 void ct_conn_begin(struct ct_conn *conn, const struct ct_conn_secret *secret);
 
 /* End the connection at once, without a message to the peer. `why` is copied and prefixed with the

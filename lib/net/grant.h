@@ -42,14 +42,15 @@ struct ct_grant {
     uint32_t user_count; /* 0: any user */
 };
 
-/* Return the name of a role. Find one by its name: CT_ROLES when there is none. List all names, with
- * commas between. */
+/* Return the name of a role. Find one by its name: CT_ROLES when there is none. List all names,
+ * with commas between. */
 const char *ct_role_name(enum ct_role role);
 enum ct_role ct_role_find(const char *name);
 const char *ct_role_names(void);
 
 /* Return whether the grant (NULL: everything) allows `right` on `job` (NULL: on some job) to a peer
- * that runs as `uid` (-1: not known). CT_EAUTH with the sentence in `err` (may be NULL) otherwise. */
+ * that runs as `uid` (-1: not known). CT_EAUTH with the sentence in `err` (may be NULL)
+ * otherwise. */
 int ct_grant_may(const struct ct_grant *grant, enum ct_right right, const char *job, int64_t uid,
                  struct ct_error *err);
 

@@ -14,8 +14,9 @@
  * crowd here keeps nothing else on it waiting.
  *
  * Without a token a request must name the server by an address or as "localhost" (421 otherwise): a
- * page of another site whose name was made to point here reads nothing. Who lacks a token gets
- * 401; the owner may know others than the identity's, whose holders see less. Answers forbid scripts and styles of others. */
+ * page of another site whose name was made to point here reads nothing. Who lacks a token gets 401;
+ * the owner may know others than the identity's, whose holders see less. Answers forbid scripts and
+ * styles of others. */
 #ifndef CT_NET_HTTP_UV_H
 #define CT_NET_HTTP_UV_H
 
@@ -60,8 +61,8 @@ struct ct_http_options {
     bool may_post;        /* a request may have a body */
     void (*on_refused)(void *user, const char *peer); /* who lacks the token; may be NULL */
 
-    /* May he read who has not the identity's token? `ret_is_reader`: what `ret_reader` allows alone.
-     * NULL: with TLS nobody, in clear everybody. */
+    /* May he read who has not the identity's token? `ret_is_reader`: what `ret_reader` allows
+     * alone. NULL: with TLS nobody, in clear everybody. */
     bool (*admit)(void *user, const struct ct_http_visitor *visitor, bool *ret_is_reader,
                   struct ct_grant *ret_reader);
     struct ct_web_identity *identity; /* NULL: loopback and AF_UNIX only. Owned, also on failure */

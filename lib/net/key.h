@@ -15,7 +15,8 @@ struct ct_key {
     unsigned char secret[CT_KEY_BYTES];
 };
 
-/* Write a new key to `path`, which must not exist, with mode 0600; or this one. 0; CT_ECANTCREAT. */
+/* Write a new key to `path`, which must not exist, with mode 0600; or this one. 0;
+ * CT_ECANTCREAT. */
 int ct_net_key_new(const char *path, struct ct_error *err);
 int ct_net_key_write(const char *path, const struct ct_key *key, struct ct_error *err);
 

@@ -6,8 +6,8 @@
  *     6f1c0e2a9b3d4857  ada      agent     ada-*    1000   64 hexadecimal digits
  *     0a1b2c3d4e5f6071  grafana  reader    *        *      ...
  *
- * The id is the secret's tag (psk.h), by which a client names its key. A name may have several keys,
- * as while one is rotated.
+ * The id is the secret's tag (psk.h), by which a client names its key. A name may have several
+ * keys, as while one is rotated.
  *
  * Of one key without a ring come keys of each role: HMAC-SHA256(secret, "ctrun/1 role " + role).
  * Whoever has such a one cannot make another of it. `ctrun key derive` writes them, and whoever
@@ -35,9 +35,9 @@ enum {
 int ct_key_ring_of(const struct ct_key *key, bool roles, struct ct_key_ring **ret_ring,
                    struct ct_error *err);
 
-/* Read a ring: a file as ct_net_key_load wants it; with `own` (may be NULL), which may do everything,
- * unless the ring says what it may do. 0; CT_ENOINPUT, CT_EAUTH, and CT_EDATA for a line that is none
- * (file, line, what is wrong); CT_ENOMEM, CT_EUNSUPPORTED. */
+/* Read a ring: a file as ct_net_key_load wants it; with `own` (may be NULL), which may do
+ * everything, unless the ring says what it may do. 0; CT_ENOINPUT, CT_EAUTH, and CT_EDATA for a
+ * line that is none (file, line, what is wrong); CT_ENOMEM, CT_EUNSUPPORTED. */
 int ct_key_ring_load(const char *path, const struct ct_key *own, struct ct_key_ring **ret_ring,
                      struct ct_error *err);
 
@@ -80,8 +80,8 @@ void ct_grant_put_users(const struct ct_grant *grant, struct ct_buf *out);
  * of the key: HMAC-SHA256(secret, "ctrun/1 page token"). 0; CT_EUNSUPPORTED. */
 int ct_key_token(const struct ct_key *key, char ret_token[CT_KEY_TOKEN], struct ct_error *err);
 
-/* Return the grant whose key's token `token` is, of `size` bytes; NULL: it is none. The time that it
- * takes tells nothing of a token. */
+/* Return the grant whose key's token `token` is, of `size` bytes; NULL: it is none. The time that
+ * it takes tells nothing of a token. */
 const struct ct_grant *ct_key_ring_find_token(const struct ct_key_ring *ring, const char *token,
                                               size_t size);
 

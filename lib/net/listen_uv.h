@@ -46,8 +46,8 @@ int ct_listener_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
 /* Return the address that it listens on, with the actual port. */
 const struct ct_endpoint *ct_listener_endpoint(const struct ct_listener *listener);
 
-/* Accept the keys of `ring` (held) from now on; connections that stand go on. A no-op for a listener
- * in clear. */
+/* Accept the keys of `ring` (held) from now on; connections that stand go on. A no-op for a
+ * listener in clear. */
 void ct_listener_change_ring(struct ct_listener *listener, struct ct_key_ring *ring);
 
 /* Return the number of connections, and of those that have not authenticated. */

@@ -40,8 +40,8 @@ extern const unsigned char ct_tls_alert[CT_TLS_ALERT];
 
 struct ct_tls;
 
-/* Create the client's end of a connection for `job`; `key` is copied. 0; CT_EUNSUPPORTED when libssl
- * is missing; CT_ENOMEM. */
+/* Create the client's end of a connection for `job`; `key` is copied. 0; CT_EUNSUPPORTED when
+ * libssl is missing; CT_ENOMEM. */
 int ct_tls_new_client(struct ct_tls **ret_tls, const struct ct_key *key, const char *job,
                       struct ct_error *err);
 
@@ -76,8 +76,8 @@ bool ct_tls_ready(const struct ct_tls *tls);
  * the client's random number, which the MAC covers: a copy has the same. */
 bool ct_tls_is_bound(const struct ct_tls *tls, uint64_t *ret_hello);
 
-/* On a server, once ct_tls_ready: return what the client may do whose key it proved. Lives as long as
- * `tls`. On a client NULL. */
+/* On a server, once ct_tls_ready: return what the client may do whose key it proved. Lives as long
+ * as `tls`. On a client NULL. */
 const struct ct_grant *ct_tls_grant(const struct ct_tls *tls);
 
 /* Return whether the peer proved its key for `job`, or for "", which stands for all. */

@@ -1,5 +1,5 @@
-/* Orders that are given on the page: who gives one proves that he has a key of the rendezvous, which
- * never travels.
+/* Orders that are given on the page: who gives one proves that he has a key of the rendezvous,
+ * which never travels.
  *
  *   GET  /orders   a nonce: this server and now
  *   POST /orders   the order's text, and its mark:
@@ -51,9 +51,9 @@ void ct_page_orders_init(struct ct_page_orders *orders, const unsigned char rand
 void ct_page_orders_nonce(const struct ct_page_orders *orders, uint64_t now_ms,
                           char ret_nonce[CT_PAGE_NONCE]);
 
-/* Read and check one: `size` bytes of a stranger, who runs as `uid` on this machine (-1: not known).
- * 0; CT_EDATA for what is no order, CT_EAUTH for one without a key that may give it, or too old,
- * CT_ELIMIT when too many were taken, CT_EUNSUPPORTED without libssl; with the sentence. */
+/* Read and check one: `size` bytes of a stranger, who runs as `uid` on this machine (-1: not
+ * known). 0; CT_EDATA for what is no order, CT_EAUTH for one without a key that may give it, or too
+ * old, CT_ELIMIT when too many were taken, CT_EUNSUPPORTED without libssl; with the sentence. */
 int ct_page_orders_take(struct ct_page_orders *orders, uint64_t now_ms,
                         const struct ct_key_ring *ring, const char *text, size_t size, int64_t uid,
                         struct ct_page_order *ret_order, struct ct_error *err);

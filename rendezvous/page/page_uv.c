@@ -254,8 +254,9 @@ static void answer(void *user, const struct ct_http_request *request, struct ct_
     }
 }
 
-/* Who has not the page's own token: who has a key's, sees the jobs that it is for. In clear, without
- * one, everybody on this machine sees everything; this user and root where keys are several users'. */
+/* Who has not the page's own token: who has a key's, sees the jobs that it is for. In clear,
+ * without one, everybody on this machine sees everything; this user and root where keys are several
+ * users'. */
 static bool admit(void *user, const struct ct_http_visitor *visitor, bool *ret_is_reader,
                   struct ct_grant *ret_reader)
 {

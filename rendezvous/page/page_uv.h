@@ -24,8 +24,8 @@ int ct_page_start(uv_loop_t *loop, const struct ct_page_where *where, struct ct_
 /* Return the address that it listens on, with the actual port. */
 const struct ct_endpoint *ct_page_endpoint(const struct ct_page_server *page);
 
-/* The rendezvous has read its keys again: streams are closed, for their readers to ask anew. NULL is
- * ignored. */
+/* The rendezvous has read its keys again: streams are closed, for their readers to ask anew. NULL
+ * is ignored. */
 void ct_page_keys_changed(struct ct_page_server *page);
 
 /* Close all; frees itself when the loop has run. NULL is ignored. */

@@ -5,11 +5,11 @@
  *    "key_role":"operator","role":"operator","job":"night",
  *    "host":"node3","author":"ada@login1","reason":"its fan"}
  *
- * `peer`, `uid` (of one on this machine) and the `key` that it proved (its id, the name that the key
- * ring gives it, what it may do) are what this side found out; role, job, host, author and reason are what the other side says, as strings
- * of JSON: no name can end one. Refusals, which strangers cause, are limited (log_limit.h), and
- * those left out are counted in a record; orders are not: operators are few and have a pace
- * (admin.h). */
+ * `peer`, `uid` (of one on this machine) and the `key` that it proved (its id, the name that the
+ * key ring gives it, what it may do) are what this side found out; role, job, host, author and
+ * reason are what the other side says, as strings of JSON: no name can end one. Refusals, which
+ * strangers cause, are limited (log_limit.h), and those left out are counted in a record; orders
+ * are not: operators are few and have a pace (admin.h). */
 #include "rendezvous/server/server_state_uv.h"
 
 #include "base/log/record.h"

@@ -1,8 +1,8 @@
 /* The keys of a server: which it accepts, and what becomes of links when they change.
  *
- * A key file alone is the whole key: it and the keys of roles derived from it are accepted, and links
- * go on when it changes. With a key ring the server accepts what is in it, and its own key, by which
- * peers know each other; links of keys that are no longer in it end. */
+ * A key file alone is the whole key: it and the keys of roles derived from it are accepted, and
+ * links go on when it changes. With a key ring the server accepts what is in it, and its own key,
+ * by which peers know each other; links of keys that are no longer in it end. */
 #include "rendezvous/server/server_state_uv.h"
 
 #include "base/str.h"

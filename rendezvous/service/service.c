@@ -199,7 +199,7 @@ static void forget(struct ct_service *service, struct ct_service_job *job)
     ct_service_remove_job(service, job);
 }
 
-/* The job has ended and nobody is here. Its result is kept for those who were away. */
+/* It has ended and nobody is here. Its result is kept for those who were away. */
 static bool is_over(const struct ct_service_job *job)
 {
     return ct_rdzv_phase(job->core) == CT_RDZV_CLOSED && job->links == 0;

@@ -195,13 +195,13 @@ size_t ct_service_links(const struct ct_service *service);
 /* Return whether no job is on its way into a round or to its end. */
 bool ct_service_is_settled(const struct ct_service *service);
 
-/* Of the jobs that `reader` may see (NULL: all), append one line each: its phase, what it waits for,
- * and its progress. */
+/* Of the jobs that `reader` may see (NULL: all), append one line each: its phase, what it waits
+ * for, and its progress. */
 void ct_service_describe(const struct ct_service *service, const struct ct_grant *reader,
                          struct ct_buf *out);
 
-/* Append their states in Prometheus' text format: metrics.def. What is the daemon's own is for those
- * who may see all jobs. */
+/* Append their states in Prometheus' text format: metrics.def. What is the daemon's own is for
+ * those who may see all jobs. */
 void ct_service_metrics(const struct ct_service *service, uint64_t now_ms,
                         const struct ct_grant *reader, struct ct_buf *out);
 

@@ -1,5 +1,5 @@
-/* Fuzz: a key ring's file, the name of a key that a client sends, and a token. What is taken is what
- * the ring says, and nothing is found that was not put there. */
+/* Fuzz: a key ring's file, the name of a key that a client sends, and a token. What is taken is
+ * what the ring says, and nothing is found that was not put there. */
 #include "base/assert.h"
 #include "net/key_ring.h"
 #include "net/psk.h"

@@ -98,7 +98,8 @@ void show_unlinked(struct node *node, const char *why)
         was_hosted_in_round(node, endpoint) ? "as long as the node there does" : "meanwhile", why);
 }
 
-/* With a key people expect that nothing goes in clear: one line, of node 0, where something does. */
+/* With a key people expect that nothing goes in clear: one line, of node 0, where something
+ * does. */
 static void show_clear_data(const struct node *node)
 {
     const struct ct_config *cfg = &node->job->cfg;

@@ -338,7 +338,8 @@ Test(operators, a_rendezvous_nobody_answers_is_named_with_its_address)
 {
     struct proc node;
     char endpoint[64];
-    int port, probe = e2e_loopback_socket(&port); /* bound and not listening: ours, and it refuses */
+    int port,
+        probe = e2e_loopback_socket(&port); /* bound and not listening: ours, and it refuses */
 
     (void)snprintf(endpoint, sizeof endpoint, "127.0.0.1:%d", port);
     int status = e2e_run(&node, "--nnodes=2", "--node_rank=1", "--rdzv_endpoint", endpoint,

@@ -1,5 +1,5 @@
-/* Key rings: what is written reads back, what is none is named by its line, and keys of roles are those
- * that another implementation derives. */
+/* Key rings: what is written reads back, what is none is named by its line, and keys of roles are
+ * those that another implementation derives. */
 #include "net/key_ring.h"
 
 #include "base/assert.h"
