@@ -184,11 +184,14 @@ static void on_timer(uv_timer_t *timer)
 
 /* ---- the request ---- */
 
+/* On AF_UNIX it is this user or root, or it would not be here (may_ask). */
 static int64_t uid_of(const struct ct_http_client *client)
 {
     unsigned uid;
     int fd;
 
+    if (client->server->endpoint.is_unix)
+        return (int64_t)geteuid();
     bool is_known =
         uv_fileno(&client->io.handle, &fd) == 0 && ct_address_find_peer_user(fd, &uid) == 0;
 

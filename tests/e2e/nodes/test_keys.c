@@ -29,6 +29,7 @@ static void enter(void)
     cr_assert(ct_str_copy(folder, sizeof folder, e2e_in_folder(".")));
     (void)snprintf(ring, sizeof ring, "%s/ring", folder);
     cr_assert_eq(chmod(folder, 0711), 0);
+    (void)e2e_script("nap", "#!/bin/sh\nexec sleep 600\n");
 }
 
 TestSuite(keys, .init = enter, .fini = e2e_leave, .timeout = 120);
@@ -122,8 +123,7 @@ static void end_daemon(void)
 static void start_job(struct proc *job, const char *name, const char *key)
 {
     e2e_start(job, "--nnodes=1:3", "--node_rank=0", "--rdzv_id", name, "--rdzv_endpoint", endpoint,
-              "--key_file", e2e_in_folder(key), e2e_script("nap", "#!/bin/sh\nexec sleep 600\n"),
-              NULL);
+              "--key_file", e2e_in_folder(key), e2e_in_folder("nap"), NULL);
     (void)proc_wait_text(job, "joined the job at ", 20);
 }
 
@@ -388,7 +388,7 @@ Test(keys, of_a_job_s_key_come_those_of_roles_for_who_hosts_it_without_a_daemon)
     proc_free(&run);
     (void)snprintf(at, sizeof at, "127.0.0.1:%d", e2e_free_port());
     e2e_start(&job, "--nnodes=1:2", "--node_rank=0", "--rdzv_id=night", "--rdzv_endpoint", at,
-              "--key_file", key, e2e_script("nap", "#!/bin/sh\nexec sleep 600\n"), NULL);
+              "--key_file", key, e2e_in_folder("nap"), NULL);
     (void)proc_wait_text(&job, "joined the job at ", 20);
     (void)snprintf(endpoint, sizeof endpoint, "%s", at);
     cr_assert_eq(ask("night", "look.key", &run), 0, "%s", ct_buf_str(&run.text));
