@@ -495,6 +495,11 @@ bool ct_conn_user_of_peer(const struct ct_conn *conn, unsigned *ret_uid)
            (uv_fileno(&conn->io.handle, &fd) == 0 && ct_address_find_peer_user(fd, ret_uid) == 0);
 }
 
+int64_t ct_conn_known_user(const struct ct_conn *conn)
+{
+    return conn->uid;
+}
+
 bool ct_conn_is_for(const struct ct_conn *conn, const char *job)
 {
     return conn->tls == NULL || ct_tls_is_for(conn->tls, job);

@@ -255,6 +255,13 @@ static bool io_is_for(void *context, void *peer, const char *job)
     return holder->io.is_for(holder->io.context, peer, job);
 }
 
+static bool io_whose(void *context, void *peer, struct ct_account_name *ret_name)
+{
+    const struct ct_holder *holder = context;
+
+    return holder->io.whose(holder->io.context, peer, ret_name);
+}
+
 static void io_announce(void *context, const char *job, const char *sentence)
 {
     const struct ct_holder *holder = context;
@@ -417,6 +424,7 @@ void holder_connect_parts(struct ct_holder *holder)
                                .send = io_send,
                                .close = io_close,
                                .is_for = io_is_for,
+                               .whose = holder->io.whose != NULL ? io_whose : NULL,
                                .persist = io_persist,
                                .succeed = holder->peers == NULL ? io_succeed : NULL,
                                .announce = io_announce,

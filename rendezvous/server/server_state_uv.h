@@ -4,6 +4,7 @@
  *   server_journal_uv.c   records on disk, and the newer daemon that takes them over
  *   server_local_uv.c     operators of this process
  *   server_audit.c        the audit log
+ *   server_whose.c        whose a connection is, for quotas
  *   server_replica_uv.c   records on several agents: the connections of a holder (holder.h)
  *
  * A server without a replica has its service from start to end; one with a replica has a holder,
@@ -115,6 +116,10 @@ struct ct_server_origin {
 /* Write a record of the deed. A no-op without an audit log. */
 void ct_server_audit(struct ct_rdzv_server *server, const struct ct_server_origin *from,
                      const struct ct_service_deed *deed);
+
+/* ---- server_whose.c: of ct_service_io ---- */
+
+bool ct_server_whose(void *context, void *peer, struct ct_account_name *ret_name);
 
 /* ---- server_local_uv.c: of ct_service_io, for a peer without a connection ---- */
 
