@@ -96,12 +96,12 @@ struct ct_service_io {
 enum {
     CT_SERVICE_LEASE_MS = 600 * 1000, /* the longest that a job may ask for, and below */
     CT_SERVICE_AUTONOMY_MS = 24 * 3600 * 1000,
-    CT_SERVICE_JOIN_MS = 7 * 24 * 3600 * 1000,
-    CT_SERVICE_STEP_MS = 3600 * 1000, /* last call, stopping workers, collecting newcomers */
-    CT_SERVICE_LATER = 1,             /* of io.persist */
-    CT_METRICS_NODES = 1024,          /* jobs of more nodes have no figures of each node */
-    CT_METRICS_RANKS = 1024,          /* jobs of more ranks have none of each rank */
-    CT_SERVICE_LOOK_MS = 60 * 1000,   /* for which nodes tell how they are, after a look */
+    CT_SERVICE_JOIN_MS = 24 * 3600 * 1000,
+    CT_SERVICE_STEP_MS = 2 * 3600 * 1000, /* last call, stopping workers, collecting newcomers */
+    CT_SERVICE_LATER = 1,                 /* of io.persist */
+    CT_METRICS_NODES = 1024,              /* jobs of more nodes have no figures of each node */
+    CT_METRICS_RANKS = 1024,              /* jobs of more ranks have none of each rank */
+    CT_SERVICE_LOOK_MS = 60 * 1000,       /* for which nodes tell how they are, after a look */
 };
 
 struct ct_service_limits {

@@ -182,10 +182,10 @@ static int check_times(const char *job, const struct ct_rdzv_params *params, str
         uint32_t asked_ms, most_ms;
     } rows[] = {
         {"a lease", "--lease", params->lease_ms, CT_SERVICE_LEASE_MS},
-        {"an autonomy", "--autonomy", params->autonomy_ms, CT_SERVICE_AUTONOMY_MS},
+        {"an autonomy", "autonomy", params->autonomy_ms, CT_SERVICE_AUTONOMY_MS},
         {"a join timeout", "--join_timeout", params->join_timeout_ms, CT_SERVICE_JOIN_MS},
         {"a last call", "--last_call", params->last_call_ms, CT_SERVICE_STEP_MS},
-        {"a time to stop its workers", "--stop_timeout", params->prepare_ms, CT_SERVICE_STEP_MS},
+        {"a time to stop its workers", "--grace", params->prepare_ms, CT_SERVICE_STEP_MS},
         {"a time to collect newcomers", "--grow", params->grow_ms, CT_SERVICE_STEP_MS},
     };
 
