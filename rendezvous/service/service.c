@@ -43,6 +43,7 @@ struct ct_service *ct_service_new(const struct ct_service_limits *limits,
     CT_ASSERT(service->limits.links <= CT_SERVICE_SLOT_MASK);
     service->io = *io;
     service->epoch = epoch;
+    service->due_ms = UINT64_MAX;
     return service;
 }
 
@@ -278,10 +279,12 @@ static bool may_succeed(struct ct_service *service, uint64_t epoch, bool orphan)
 static void refuse_follower(struct ct_service *service, uint64_t now_ms,
                             const struct ct_service_link *link, const char *host)
 {
-    const struct ct_service_job *job = ct_service_find_job(service, link->job_name);
+    struct ct_service_job *job = ct_service_find_job(service, link->job_name);
     char text[512];
-    if (job != NULL)
+    if (job != NULL) {
         ct_rdzv_note_elsewhere(job->core, now_ms, host);
+        ct_service_touch(job);
+    }
     (void)snprintf(text, sizeof(text),
                    "host %s has followed epoch %" PRIu64 " of the rendezvous of job %s, this "
                    "one is in epoch %" PRIu64 ": two daemons serve one job, stop this one",
@@ -430,12 +433,9 @@ static void on_member_message(struct ct_service *service, uint64_t now_ms,
     ct_service_step(link->job, now_ms, &event);
 }
 
-void ct_service_message(struct ct_service *service, uint64_t now_ms, uint64_t number,
-                        const struct ct_message *message)
+static void receive(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link,
+                    const struct ct_message *message)
 {
-    struct ct_service_link *link = ct_service_link_of(service, number);
-    if (link == NULL)
-        return;
     if (message->type == CT_MSG_HELLO)
         on_hello(service, link, &message->hello);
     else if (!link->hello)
@@ -456,6 +456,18 @@ void ct_service_message(struct ct_service *service, uint64_t now_ms, uint64_t nu
         on_member_message(service, now_ms, link, message);
 }
 
+void ct_service_message(struct ct_service *service, uint64_t now_ms, uint64_t number,
+                        const struct ct_message *message)
+{
+    struct ct_service_link *link = ct_service_link_of(service, number);
+    if (link == NULL)
+        return;
+    receive(service, now_ms, link, message);
+    link = ct_service_link_of(service, number);
+    if (link != NULL && link->job != NULL)
+        ct_service_touch(link->job);
+}
+
 void ct_service_closed(struct ct_service *service, uint64_t now_ms, uint64_t number, bool silent)
 {
     struct ct_service_link *link = ct_service_link_of(service, number);
@@ -469,34 +481,42 @@ void ct_service_closed(struct ct_service *service, uint64_t now_ms, uint64_t num
         return;
     ct_store_forget(job->store, number);
     ct_service_step(job, now_ms, &event);
+    ct_service_touch(job);
     ct_service_reap(job);
 }
 
 /* ---- time ---- */
 
-void ct_service_tick(struct ct_service *service, uint64_t now_ms)
+static void tick(struct ct_service_job *job, uint64_t now_ms)
 {
     const struct ct_rdzv_event tick = {.kind = CT_RDZV_ON_TICK};
+    struct ct_history_event event = {.generation = ct_rdzv_generation(job->core)};
+
+    ct_store_tick(job->store, now_ms);
+    ct_history_tick(job->history, now_ms, &event);
+    ct_service_note(job, now_ms, &event);
+    if (ct_rdzv_deadline(job->core) <= now_ms)
+        ct_service_step(job, now_ms, &tick);
+    ct_service_touch(job);
+}
+
+void ct_service_tick(struct ct_service *service, uint64_t now_ms)
+{
+    if (service->due_ms > now_ms)
+        return;
+    service->due_ms = UINT64_MAX;
     for (struct ct_service_job *job = service->jobs, *next; job != NULL; job = next) {
         next = job->next;
-        ct_store_tick(job->store, now_ms);
-        struct ct_history_event event = {.generation = ct_rdzv_generation(job->core)};
-        ct_history_tick(job->history, now_ms, &event);
-        ct_service_note(job, now_ms, &event);
-        if (ct_rdzv_deadline(job->core) > now_ms)
+        if (job->due_ms > now_ms) {
+            service->due_ms = CT_MIN(service->due_ms, job->due_ms);
             continue;
-        ct_service_step(job, now_ms, &tick);
+        }
+        tick(job, now_ms);
         ct_service_reap(job);
     }
 }
 
 uint64_t ct_service_deadline(const struct ct_service *service)
 {
-    uint64_t due = UINT64_MAX;
-    for (const struct ct_service_job *job = service->jobs; job != NULL; job = job->next) {
-        due = CT_MIN(due, ct_rdzv_deadline(job->core));
-        due = CT_MIN(due, ct_store_deadline(job->store));
-        due = CT_MIN(due, ct_history_deadline(job->history));
-    }
-    return due;
+    return service->due_ms;
 }

@@ -57,7 +57,24 @@ struct ct_service_job *ct_service_add_job(struct ct_service *service, uint64_t n
     job->next = service->jobs;
     service->jobs = job;
     service->job_count++;
+    ct_service_touch(job);
     return job;
+}
+
+void ct_service_touch(struct ct_service_job *job)
+{
+    uint64_t due = ct_rdzv_deadline(job->core);
+
+    due = CT_MIN(due, ct_store_deadline(job->store));
+    due = CT_MIN(due, ct_history_deadline(job->history));
+    job->due_ms = due;
+    job->service->due_ms = CT_MIN(job->service->due_ms, due);
+}
+
+void ct_service_touch_all(struct ct_service *service)
+{
+    for (struct ct_service_job *job = service->jobs; job != NULL; job = job->next)
+        ct_service_touch(job);
 }
 
 void ct_service_remove_job(struct ct_service *service, struct ct_service_job *job)

@@ -427,4 +427,5 @@ void ct_service_step(struct ct_service_job *job, uint64_t now_ms, const struct c
     step(job, now_ms, event, &answers);
     while (answers.given < answers.count)
         step(job, now_ms, &answers.list[answers.given++], &answers);
+    ct_service_touch(job);
 }

@@ -60,6 +60,7 @@ struct ct_service_set {
 struct ct_service_job {
     struct ct_service_job *next;
     struct ct_service *service;
+    uint64_t due_ms; /* no tick of it is due before; a lower bound */
     struct ct_rdzv *core;
     struct ct_account *account; /* who began it; NULL: not known */
     struct ct_store *store;
@@ -103,6 +104,7 @@ struct ct_service {
     uint64_t epoch;
     struct ct_accounts accounts;
     struct ct_error refusal; /* of a quota, the last one */
+    uint64_t due_ms;         /* the same of all jobs */
     struct ct_service_job *jobs;
     uint32_t job_count;
     struct ct_service_link *links;
@@ -156,6 +158,10 @@ struct ct_service_job *ct_service_add_job(struct ct_service *service, uint64_t n
                                           struct ct_rdzv *core);
 void ct_service_remove_job(struct ct_service *service, struct ct_service_job *job);
 void ct_service_free_job(struct ct_service_job *job);
+
+/* What its tick depends on may have changed, of this job and of all. */
+void ct_service_touch(struct ct_service_job *job);
+void ct_service_touch_all(struct ct_service *service);
 
 /* Forget the job when nothing about it is worth keeping. */
 void ct_service_reap(struct ct_service_job *job);
