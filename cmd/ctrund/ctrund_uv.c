@@ -272,12 +272,14 @@ static int start(struct daemon *daemon, const struct ct_ctrund_options *options,
 {
     struct ct_peers peers;
     struct ct_rdzv_replica_options replica;
+    struct ct_quotas quotas;
     struct ct_rdzv_server_options server = {
         .listen_count = options->listen_count,
         .key_file = options->key_file,
         .key_ring = options->key_ring,
         .journal = options->journal,
         .links_max = connections_allowed(),
+        .quotas = &quotas,
         .takeover = options->takeover != NULL && strcmp(options->takeover, "yes") == 0,
         .log = &daemon->log,
         .audit = options->audit != NULL ? &daemon->audit.log : NULL,
@@ -288,8 +290,11 @@ static int start(struct daemon *daemon, const struct ct_ctrund_options *options,
     for (size_t i = 0; i < options->listen_count; i++)
         server.listen[i] = options->listen[i];
     int rc = options->peers != NULL ? read_peers(options, &peers, &replica, err) : 0;
+    if (rc == 0)
+        rc = ct_ctrund_options_quotas(options, server.links_max, &quotas, err);
     if (rc != 0)
         return rc;
+    server.links_max = (uint32_t)quotas.total[CT_QUOTA_LINKS];
     server.replica = options->peers != NULL ? &replica : NULL;
     rc = ct_rdzv_server_start(&daemon->server, &daemon->loop, &server, err);
     if (rc != 0)

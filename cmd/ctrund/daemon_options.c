@@ -167,8 +167,12 @@ static int take(const struct file *file, const struct ct_config_node *node)
         return given.listen_count > 0 ? 0 : take_listen(file, node);
     if (node->kind != CT_CONFIG_NODE_WORD)
         return complain(file, node, "wants one value");
-    if (*argument == NULL)
-        *place = node->text;
+    if (*argument != NULL)
+        return 0;
+    *place = node->text;
+    for (size_t i = 0; i < CT_COUNT(names); i++)
+        if (is_named(node->name, strlen(node->name), names[i]))
+            file->options->in_file[i] = true;
     return 0;
 }
 
@@ -216,6 +220,71 @@ int ct_ctrund_options_parse(struct ct_ctrund_options *options, int argc, char **
     if (options->listen_count == 0)
         options->listen[options->listen_count++] = "127.0.0.1:29400";
     return code;
+}
+
+/* ---- quotas ---------------------------------------------------------------------------------- */
+
+static const char *setter(const struct ct_ctrund_options *options, const char *value, size_t index)
+{
+    if (value == NULL)
+        return NULL;
+    return options->in_file[index] ? options->config : "the command line";
+}
+
+/* A number from 1 to `most`; absent, 0. */
+static int read_amount(const char *name, const char *text, uint64_t most, uint64_t *ret_amount,
+                       struct ct_error *err)
+{
+    uint64_t amount = 0;
+
+    *ret_amount = 0;
+    if (text == NULL)
+        return 0;
+    int rc = strcmp(name, "store_bytes") == 0 ? ct_parse_bytes(text, &amount)
+                                              : ct_parse_u64(text, &amount);
+    if (rc != 0 || amount == 0 || amount > most)
+        return ct_error_set(err, CT_EUSAGE, "--%s is a number from 1 to %llu, not \"%s\"", name,
+                            (unsigned long long)most, text);
+    *ret_amount = amount;
+    return 0;
+}
+
+int ct_ctrund_options_quotas(const struct ct_ctrund_options *options, uint32_t links,
+                             struct ct_quotas *ret_quotas, struct ct_error *err)
+{
+    const struct {
+        const char *name, *text;
+        uint64_t most;
+        size_t index;
+    } rows[CT_QUOTAS] = {
+        [CT_QUOTA_JOBS] = {"jobs", options->jobs, 1 << 20, CT_CTRUND_OPTION_jobs},
+        [CT_QUOTA_LINKS] = {"links", options->links, links, CT_CTRUND_OPTION_links},
+        [CT_QUOTA_BYTES] = {"store_bytes", options->store_bytes, (uint64_t)1 << 40,
+                            CT_CTRUND_OPTION_store_bytes},
+        [CT_QUOTA_KEYS] = {"store_keys", options->store_keys, 1 << 30, CT_CTRUND_OPTION_store_keys},
+    };
+    struct ct_quotas quotas = {.share = 0};
+    uint64_t percent;
+
+    for (size_t i = 0; i < CT_QUOTAS; i++) {
+        if (read_amount(rows[i].name, rows[i].text, rows[i].most, &quotas.total[i], err) != 0)
+            return err->code;
+        quotas.set_by[i] = setter(options, rows[i].text, rows[i].index);
+    }
+    if (quotas.total[CT_QUOTA_LINKS] == 0) {
+        quotas.total[CT_QUOTA_LINKS] = links;
+        quotas.set_by[CT_QUOTA_LINKS] = "`ulimit -Hn`";
+    }
+    if (read_amount("share", options->share, 100, &percent, err) != 0)
+        return err->code;
+    quotas.share = (uint32_t)percent;
+    quotas.share_set_by = setter(options, options->share, CT_CTRUND_OPTION_share);
+    if (percent == 0 && options->key_file == NULL) { /* on loopback, to this user and root */
+        quotas.share = 100;
+        quotas.share_set_by = "having no key, so no other users";
+    }
+    *ret_quotas = quotas;
+    return 0;
 }
 
 void ct_ctrund_options_deinit(struct ct_ctrund_options *options)

@@ -98,6 +98,28 @@ int ct_address_numeric(const char *host, uint16_t port, struct sockaddr_storage 
     return count;
 }
 
+const char *ct_address_network(const char *peer, char text[CT_ADDRESS_TEXT])
+{
+    struct in6_addr v6;
+    struct in_addr v4;
+    char host[CT_ADDRESS_TEXT];
+    const char *colon = strrchr(peer, ':');
+    bool is_v6 = peer[0] == '[' && colon != NULL && colon[-1] == ']';
+    size_t size = colon != NULL ? (size_t)(colon - peer) : strlen(peer);
+
+    snprintf(host, sizeof(host), "%.*s", (int)(size - 2 * is_v6), peer + is_v6);
+    if (is_v6 && inet_pton(AF_INET6, host, &v6) == 1) {
+        memset(&v6.s6_addr[8], 0, 8);
+        (void)inet_ntop(AF_INET6, &v6, host, sizeof(host));
+        snprintf(text, CT_ADDRESS_TEXT, "%.45s/64", host);
+    } else if (inet_pton(AF_INET, host, &v4) == 1) {
+        snprintf(text, CT_ADDRESS_TEXT, "%s", host);
+    } else {
+        snprintf(text, CT_ADDRESS_TEXT, "%s", peer);
+    }
+    return text;
+}
+
 uint64_t ct_address_account(const struct sockaddr_storage *address)
 {
     struct sockaddr_in6 v6;

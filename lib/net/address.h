@@ -28,6 +28,10 @@ bool ct_address_is_loopback(const struct sockaddr *address);
  * host's /64, which it has to itself. */
 uint64_t ct_address_account(const struct sockaddr_storage *address);
 
+/* Return what that number stands for, of an address as ct_address_print has it: "10.0.0.7", an IPv6
+ * host's "2001:db8:1:2::/64". Other texts (a path) are returned as they are, cut to the room. */
+const char *ct_address_network(const char *peer, char text[CT_ADDRESS_TEXT]);
+
 /* Return the same of the other end of a TCP connection; on loopback it is its user's. */
 uint64_t ct_address_peer_account(int fd);
 

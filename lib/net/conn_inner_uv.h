@@ -11,6 +11,7 @@
 #include "net/conn_uv.h"
 #include "net/pending_uv.h"
 #include "net/tls.h"
+#include "net/turns_uv.h"
 #include "wire/frame.h"
 
 struct ct_dial;
@@ -82,6 +83,12 @@ struct ct_conn {
     int64_t uid;      /* of a peer on this machine, as its listener knows it; -1: not asked */
     bool is_ours;     /* that user is this one, or root */
     uint64_t accepted_ms;
+
+    struct ct_turns *turns;       /* its listener's */
+    struct ct_turn_account *turn; /* of its account; NULL: it is not limited */
+    bool waits_for_turn;          /* it does not read now; in a queue of the account: */
+    int turn_queue;
+    struct ct_conn *turn_before, *turn_behind;
 };
 
 /* Create a connection without a stream yet, its options filled up with the defaults. NULL without
@@ -108,6 +115,9 @@ void ct_conn_drop_stream(struct ct_conn *conn);
 
 /* Handle a libuv error of the stream, or UV_EOF. */
 void ct_conn_stream_failed(struct ct_conn *conn, int status);
+
+/* Go on reading, with what has come before first: a turn of its account has begun. */
+void ct_conn_resume(struct ct_conn *conn);
 
 /* Arm the timer for the state's next deadline or earlier. */
 void ct_conn_arm(struct ct_conn *conn);

@@ -155,9 +155,12 @@ int ct_conn_send(struct ct_conn *conn, const struct ct_message *message, struct 
     }
     if (conn->state != CT_CONN_OPEN)
         return ct_error_set(err, CT_ECLOSED, "%s: the connection is not open", conn->peer);
+    size_t before = conn->out.size;
     int code = put_message(conn, message, err);
-    if (code == 0)
+    if (code == 0) {
+        ct_turns_charge(conn, conn->out.size - before);
         ct_conn_flush(conn);
+    }
     if (code == 0 && conn->state == CT_CONN_OPEN)
         keep_budget(conn);
     return code == 0 && conn->state != CT_CONN_OPEN

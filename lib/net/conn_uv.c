@@ -16,6 +16,7 @@
 enum {
     LISTS_BYTES = 16 << 20, /* records of one message, decoded */
     CLOSE_WAIT_MS = 1000,   /* how long a closed connection waits for the peer's end */
+    WAITING_MS = 1000,      /* until one that waits for its turn is looked at again */
 };
 
 /* ---- options, birth ---- */
@@ -215,6 +216,11 @@ static void on_timer(uv_timer_t *timer)
     struct ct_error why = {0};
 
     conn->armed_ms = 0;
+    if (conn->waits_for_turn && conn->state != CT_CONN_CLOSING) { /* it is this side that is slow */
+        conn->armed_ms = uv_now(conn->loop) + WAITING_MS;
+        uv_timer_start(timer, on_timer, WAITING_MS, 0);
+        return;
+    }
     if (deadline.at_ms > uv_now(conn->loop)) {
         ct_conn_arm(conn);
         return;
@@ -276,32 +282,43 @@ static void deliver(struct ct_conn *conn, const struct ct_frame *frame)
         if (conn->listener != NULL)
             ct_listener_proven(conn->listener, conn);
     }
+    ct_turns_charge(conn, CT_TURN_MESSAGE);
     conn->callbacks.on_message(conn, &message);
     ct_arena_deinit(&conn->lists);
+}
+
+/* The messages that have come, as many as its account may have in this turn. */
+static void deliver_all(struct ct_conn *conn)
+{
+    struct ct_frame frame;
+    struct ct_error err = {0};
+    int code = 0;
+
+    while (conn->state == CT_CONN_OPEN && !ct_turns_is_over(conn)) {
+        code = ct_frame_reader_next(&conn->reader, &frame, &err);
+        if (code <= 0)
+            break;
+        deliver(conn, &frame);
+        conn->message_ms = uv_now(conn->loop);
+    }
+    if (code < 0 && conn->state == CT_CONN_OPEN)
+        refuse(conn, &err);
 }
 
 /* Plain bytes of the peer. */
 static void receive(struct ct_conn *conn, const char *data, size_t size)
 {
-    struct ct_frame frame;
     struct ct_error err = {0};
-    bool was_inside = ct_frame_reader_inside(&conn->reader);
-    int code = ct_frame_reader_push(&conn->reader, data, size);
 
-    if (code != 0)
-        ct_error_set(&err, code, "no room for what the peer sends");
-    while (code == 0 && conn->state == CT_CONN_OPEN) {
-        code = ct_frame_reader_next(&conn->reader, &frame, &err);
-        if (code <= 0)
-            break;
-        deliver(conn, &frame);
-        was_inside = false;
-        code = 0;
-    }
-    if (code < 0 && conn->state == CT_CONN_OPEN)
-        refuse(conn, &err);
-    if (!was_inside)
+    if (!ct_frame_reader_inside(&conn->reader))
         conn->message_ms = uv_now(conn->loop);
+    int code = ct_frame_reader_push(&conn->reader, data, size);
+    if (code != 0) {
+        ct_error_set(&err, code, "no room for what the peer sends");
+        refuse(conn, &err);
+        return;
+    }
+    deliver_all(conn);
 }
 
 /* A server's: has the client shown in its hello that it holds the key? */
@@ -335,7 +352,7 @@ static void turn_tls(struct ct_conn *conn)
         }
         if (count > 0 && conn->state == CT_CONN_OPEN)
             receive(conn, plain, (size_t)count);
-    } while (count > 0 && conn->state == CT_CONN_OPEN);
+    } while (count > 0 && conn->state == CT_CONN_OPEN && !ct_turns_is_over(conn));
     if (conn->state != CT_CONN_HANDSHAKE && conn->state != CT_CONN_OPEN)
         return;
     if (count == CT_ECLOSED)
@@ -346,12 +363,23 @@ static void turn_tls(struct ct_conn *conn)
         ct_conn_flush(conn);
 }
 
+/* May its account have no more of this turn? */
+static bool must_wait(struct ct_conn *conn)
+{
+    return (conn->state == CT_CONN_HANDSHAKE || conn->state == CT_CONN_OPEN) &&
+           ct_turns_is_over(conn);
+}
+
 static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
 {
     struct ct_conn *conn = stream->data;
 
     if (count == 0)
         return;
+    if (count == UV_ENOBUFS && buf->len == 0) { /* of on_alloc */
+        ct_turns_wait(conn, false);
+        return;
+    }
     if (count < 0) {
         ct_conn_stream_failed(conn, (int)count);
         return;
@@ -359,6 +387,9 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
     if (conn->state == CT_CONN_CLOSING)
         return;
     conn->received_ms = uv_now(conn->loop);
+    ct_turns_charge(conn, (size_t)count);
+    if (!conn->spoke && conn->tls != NULL)
+        ct_turns_charge(conn, CT_TURN_HANDSHAKE);
     conn->spoke = true;
     if (conn->tls == NULL)
         receive(conn, buf->base, (size_t)count);
@@ -366,6 +397,8 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
         end_with(conn, CT_ENOMEM, "no memory for what the peer sends");
     else
         turn_tls(conn);
+    if (must_wait(conn))
+        ct_turns_wait(conn, true);
     if (conn->state != CT_CONN_ENDED)
         ct_conn_arm(conn);
 }
@@ -375,7 +408,28 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
     struct ct_conn *conn = handle->data;
 
     (void)suggested;
-    *buf = uv_buf_init(conn->chunk, CT_CONN_CHUNK);
+    *buf = must_wait(conn) ? uv_buf_init(NULL, 0) : uv_buf_init(conn->chunk, CT_CONN_CHUNK);
+}
+
+void ct_conn_resume(struct ct_conn *conn)
+{
+    if (conn->state == CT_CONN_ENDED)
+        return;
+    if (conn->state !=
+        CT_CONN_CLOSING) /* its time begins anew: it was not the peer that was late */
+        conn->received_ms = conn->message_ms = uv_now(conn->loop);
+    if (conn->state == CT_CONN_HANDSHAKE || (conn->state == CT_CONN_OPEN && !conn->proven))
+        conn->began_ms = uv_now(conn->loop);
+    deliver_all(conn);
+    if (conn->tls != NULL && !must_wait(conn) &&
+        (conn->state == CT_CONN_HANDSHAKE || conn->state == CT_CONN_OPEN))
+        turn_tls(conn);
+    if (must_wait(conn))
+        ct_turns_wait(conn, true);
+    else if (conn->state != CT_CONN_ENDED)
+        (void)uv_read_start(&conn->io.stream, on_alloc, on_read);
+    if (conn->state != CT_CONN_ENDED)
+        ct_conn_arm(conn);
 }
 
 /* ---- the connected stream ---- */
@@ -500,6 +554,11 @@ bool ct_conn_user_of_peer(const struct ct_conn *conn, unsigned *ret_uid)
         *ret_uid = (unsigned)conn->uid;
     return conn->uid >= 0 ||
            (uv_fileno(&conn->io.handle, &fd) == 0 && ct_address_find_peer_user(fd, ret_uid) == 0);
+}
+
+int64_t ct_conn_known_user(const struct ct_conn *conn)
+{
+    return conn->uid;
 }
 
 int ct_conn_may(const struct ct_conn *conn, enum ct_right right, const char *job,

@@ -66,6 +66,8 @@ struct ct_listener {
     void *user;
     struct ct_endpoint endpoint;
     char *chunk; /* what all its connections read into */
+    struct ct_turns turns;
+    bool turns_closed;
 
     uint32_t connections;
     struct ct_pending pending;  /* those of them that have not proved themselves */
@@ -105,10 +107,19 @@ static void report(struct ct_listener *listener, const struct ct_conn *conn,
 
 /* ---- end ---- */
 
+static void on_closed(uv_handle_t *handle);
+
+/* Its connections may be there after it has stopped, and have their turns. */
 static void free_listener(struct ct_listener *listener)
 {
     if (!listener->stopped || listener->handles > 0 || listener->connections > 0)
         return;
+    if (!listener->turns_closed) {
+        listener->turns_closed = true;
+        listener->handles = 2;
+        ct_turns_close(&listener->turns, listener, on_closed);
+        return;
+    }
     ct_key_ring_unref(listener->ring);
     ct_pending_deinit(&listener->pending);
     free(listener->chunk);
@@ -166,6 +177,7 @@ void ct_listener_stop(struct ct_listener *listener)
 void ct_listener_gone(struct ct_listener *listener, struct ct_conn *conn)
 {
     listener->connections--;
+    ct_turns_leave(&listener->turns, conn);
     ct_pending_leave(&listener->pending, conn);
     if (!conn->proven)
         report(listener, conn, &conn->why);
@@ -338,6 +350,7 @@ static void accept_one(struct queue *queue)
         name_peer(listener, conn);
     bool is_in = status == 0 && take_in(listener, conn);
     listener->connections++;
+    ct_turns_enter(&listener->turns, conn);
     if (is_in)
         ct_conn_begin(
             conn, listener->ring != NULL ? &(struct ct_conn_secret){.ring = listener->ring} : NULL);
@@ -455,6 +468,7 @@ static int listen_on_all(struct ct_listener *listener, int fd)
     uv_timer_init(listener->loop, &listener->timer);
     uv_check_init(listener->loop, &listener->turn);
     listener->update.data = listener->timer.data = listener->turn.data = listener;
+    ct_turns_init(&listener->turns, listener->loop);
     listener->handles = 3;
     int status = listen_on(listener, &listener->queues[QUEUE_ANY], fd);
     if (status == 0 && !listener->endpoint.is_unix && ct_known_listen(fd, &second) == 0)

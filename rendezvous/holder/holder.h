@@ -46,6 +46,7 @@ struct ct_holder_io {
     void (*close)(void *context, void *peer, int code, const char *sentence);
     int (*may)(void *context, void *peer, enum ct_right right, const char *job,
                struct ct_error *err);
+    bool (*whose)(void *context, void *peer, struct ct_account_name *ret_name); /* or NULL */
     void (*announce)(void *context, const char *job, const char *sentence);
     void (*noted)(void *context, const struct ct_service_event *event);           /* may be NULL */
     void (*audit)(void *context, void *peer, const struct ct_service_deed *deed); /* may be NULL */

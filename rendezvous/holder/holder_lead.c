@@ -256,6 +256,13 @@ static int io_may(void *context, void *peer, enum ct_right right, const char *jo
     return holder_may(holder, peer, right, job, err);
 }
 
+static bool io_whose(void *context, void *peer, struct ct_account_name *ret_name)
+{
+    const struct ct_holder *holder = context;
+
+    return holder->io.whose(holder->io.context, peer, ret_name);
+}
+
 static void io_announce(void *context, const char *job, const char *sentence)
 {
     const struct ct_holder *holder = context;
@@ -418,6 +425,7 @@ void holder_connect_parts(struct ct_holder *holder)
                                .send = io_send,
                                .close = io_close,
                                .may = io_may,
+                               .whose = holder->io.whose != NULL ? io_whose : NULL,
                                .persist = io_persist,
                                .succeed = holder->peers == NULL ? io_succeed : NULL,
                                .announce = io_announce,

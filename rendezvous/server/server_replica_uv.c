@@ -213,6 +213,7 @@ static int init_holder(struct ct_rdzv_server *server, const struct ct_rdzv_repli
         .send = server->io.send,
         .close = server->io.close,
         .may = server->io.may,
+        .whose = server->io.whose,
         .announce = server->io.announce,
         .noted = server->io.noted,
         .audit = server->io.audit,

@@ -5,6 +5,7 @@
  *   server_local_uv.c     operators of this process
  *   server_audit.c        the audit log
  *   server_keys_uv.c      the keys that it accepts
+ *   server_whose.c        whose a connection is, for quotas
  *   server_replica_uv.c   records on several agents: the connections of a holder (holder.h)
  *
  * A server without a replica has its service from start to end; one with a replica has a holder,
@@ -130,6 +131,10 @@ void ct_server_forget_keys(struct ct_rdzv_server *server);
 
 /* End the connection if the key that it proved is no longer in the ring. True: it was so. */
 bool ct_server_is_revoked(struct ct_rdzv_server *server, struct ct_conn *conn);
+
+/* ---- server_whose.c: of ct_service_io ---- */
+
+bool ct_server_whose(void *context, void *peer, struct ct_account_name *ret_name);
 
 /* ---- server_local_uv.c: of ct_service_io, for a peer without a connection ---- */
 

@@ -180,17 +180,15 @@ static struct ct_server_peer *peer_of(const struct ct_conn *conn)
     return peer == NULL || (void *)peer->server == (void *)peer ? NULL : peer;
 }
 
-/* All links are taken: the newcomer is told so, and asks again. */
+/* There is no link for the newcomer: it is told so, and asks again. */
 static void refuse_connection(struct ct_rdzv_server *server, struct ct_conn *conn)
 {
-    char text[256];
-    (void)snprintf(text, sizeof(text),
-                   "this rendezvous has %zu connections, as many as it may have (of `ulimit -Hn`, "
-                   "131072 at most): raise the limit where it runs, or use a ctrund",
-                   ct_service_links(service_of(server)));
-    struct ct_message refuse = {
-        .type = CT_MSG_REFUSE,
-        .refuse = {.code = CT_ELIMIT, .retry_ms = REFUSED_RETRY_MS, .text = text}};
+    uint32_t retry_ms = REFUSED_RETRY_MS;
+    const char *text = "the rendezvous has no memory for a connection";
+    if (service_of(server) != NULL)
+        text = ct_service_refusal(service_of(server), ct_server_now_ms(server), &retry_ms);
+    struct ct_message refuse = {.type = CT_MSG_REFUSE,
+                                .refuse = {.code = CT_ELIMIT, .retry_ms = retry_ms, .text = text}};
     struct ct_error why = {0};
     const struct ct_server_origin from = ct_server_origin_of(conn);
     ct_error_set(&why, CT_ELIMIT, "%s: %s", ct_conn_peer(conn), text);
@@ -372,8 +370,9 @@ static int listen_on_all(struct ct_rdzv_server *server,
 static struct ct_service_limits limits_of(const struct ct_rdzv_server *server,
                                           const struct ct_rdzv_server_options *options)
 {
+    const struct ct_quotas of_one_user = {.set_by = {[CT_QUOTA_LINKS] = "`ulimit -Hn`"}};
     return (struct ct_service_limits){
-        .jobs = options->jobs_max,
+        .quotas = options->quotas != NULL ? *options->quotas : of_one_user,
         .links = options->links_max,
         .only_job = options->only_job != NULL ? server->only_job : NULL,
         .own = options->own,
@@ -403,6 +402,7 @@ static struct ct_service_io io_of(struct ct_rdzv_server *server,
         .send = io_send,
         .close = io_close,
         .may = io_may,
+        .whose = options->quotas != NULL ? ct_server_whose : NULL,
         .persist = options->journal != NULL ? ct_server_keep_on_disk : NULL,
         .announce = io_announce,
         .audit = options->audit != NULL ? io_audit : NULL,

@@ -57,11 +57,11 @@ struct ct_rdzv_server_options {
     const char *only_job; /* the one job that it serves; NULL: any */
     struct ct_id own;     /* incarnation of the agent in this process; {0, 0}: there is none */
     const struct ct_rdzv_replica_options *replica; /* NULL: none; a journal only with peers */
-    uint32_t jobs_max;                             /* 0: 1024 */
     uint32_t links_max;                            /* connections; 0: 131072 */
-    const struct ct_clock *clock;                  /* NULL: the machine's */
-    const struct ct_log *log;                      /* NULL: silent */
-    const struct ct_log *audit; /* orders and refusals, a record each; NULL: none */
+    const struct ct_quotas *quotas; /* of many users, with accounts; NULL: none of these. Copied */
+    const struct ct_clock *clock;   /* NULL: the machine's */
+    const struct ct_log *log;       /* NULL: silent */
+    const struct ct_log *audit;     /* orders and refusals, a record each; NULL: none */
 
     /* A newer daemon has taken over the journal; `why` has the sentence. This server sends nothing
      * any more and must be stopped, from the callback or later. May be NULL without a journal. */

@@ -141,7 +141,10 @@ static void answer_status(struct ct_service *service, uint64_t now_ms,
         put_status(job, now_ms, form, &text);
     }
     if (json)
-        (void)ct_buf_puts(&text, "]}\n");
+        (void)ct_buf_puts(&text, "]");
+    ct_admin_put_quotas(service, link, json, &text);
+    if (json)
+        (void)ct_buf_puts(&text, "}\n");
     if (count == 0)
         answer_none(service, link);
     else if (text.failed)
@@ -229,22 +232,28 @@ void ct_service_on_store_waits(struct ct_service_job *job, uint64_t now_ms,
 
 bool ct_admin_is_too_fast(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link)
 {
-    char text[256];
-    bool is_own = true;
+    char text[512], who[128] = "this connection sends";
+    uint32_t times = 1;
     uint64_t wait_ms = ct_pace_take(&link->pace, now_ms, CT_ADMIN_PER_S, CT_ADMIN_BURST);
 
+    if (wait_ms == 0 && link->account != NULL) {
+        (void)snprintf(who, sizeof(who), "operators of %s send", link->account->text);
+        times = CT_ADMIN_ACCOUNT;
+        wait_ms = ct_pace_take(&link->account->operators, now_ms, CT_ADMIN_PER_S * times,
+                               CT_ADMIN_BURST * times);
+    }
     if (wait_ms == 0) {
-        is_own = false;
-        wait_ms = ct_pace_take(&service->pace, now_ms, CT_ADMIN_PER_S * CT_ADMIN_ALL,
-                               CT_ADMIN_BURST * CT_ADMIN_ALL);
+        (void)snprintf(who, sizeof(who), "operators send");
+        times = CT_ADMIN_ALL;
+        wait_ms =
+            ct_pace_take(&service->pace, now_ms, CT_ADMIN_PER_S * times, CT_ADMIN_BURST * times);
     }
     if (wait_ms == 0)
         return false;
     (void)snprintf(text, sizeof(text),
-                   "%s more than %d questions or orders a second: nothing was done, try again in "
+                   "%s more than %u questions or orders a second: nothing was done, try again in "
                    "%" PRIu64 " ms",
-                   is_own ? "this connection sends" : "operators send",
-                   CT_ADMIN_PER_S * (is_own ? 1 : CT_ADMIN_ALL), wait_ms);
+                   who, CT_ADMIN_PER_S * times, wait_ms);
     ct_service_answer(service, link->number, CT_EUNAVAILABLE, text);
     return true;
 }

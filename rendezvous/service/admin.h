@@ -50,6 +50,7 @@ enum {
     CT_ADMIN_PER_S = 20,     /* questions and orders of one connection in the long run */
     CT_ADMIN_BURST = 50,     /* and at once */
     CT_ADMIN_ALL = 10,       /* times as many of all connections together */
+    CT_ADMIN_ACCOUNT = 5,    /* times as many of all connections of one account */
     CT_ADMIN_HELD = 64,      /* events before the first round that may wait for its node 0 */
 };
 
@@ -147,6 +148,14 @@ void ct_service_end_following(struct ct_service *service, const struct ct_servic
 void ct_admin_describe(const struct ct_service_job *job, uint64_t now_ms, struct ct_buf *out);
 void ct_admin_describe_json(const struct ct_service_job *job, uint64_t now_ms, size_t nodes_max,
                             struct ct_buf *out);
+
+/* ---- service_quota.c ---- */
+
+/* Append what the jobs of a daemon take up of its quotas, and of the accounts those that the
+ * operator may see: his own, and those of jobs that he means. As lines, or as a member of the
+ * object at the end of `out`. Nothing where there are no accounts. */
+void ct_admin_put_quotas(const struct ct_service *service, const struct ct_service_link *link,
+                         bool is_json, struct ct_buf *out);
 
 /* ---- admin_history.c ---- */
 

@@ -14,8 +14,6 @@
 #include <string.h>
 
 enum {
-    DEFAULT_JOBS = 1024,
-    DEFAULT_LINKS = 131072,
     DEFAULT_OPEN_REQUESTS = 8192,
     DEFAULT_WHOLE = 1024,
     OTHER_DAEMON_MS = 1000, /* until a node that knows a newer daemon may ask this one again */
@@ -31,10 +29,13 @@ struct ct_service *ct_service_new(const struct ct_service_limits *limits,
         return NULL;
     if (limits != NULL)
         service->limits = *limits;
-    if (service->limits.jobs == 0)
-        service->limits.jobs = DEFAULT_JOBS;
-    if (service->limits.links == 0)
-        service->limits.links = DEFAULT_LINKS;
+    struct ct_quotas quotas = service->limits.quotas;
+    if (service->limits.jobs != 0)
+        quotas.total[CT_QUOTA_JOBS] = service->limits.jobs;
+    if (service->limits.links != 0)
+        quotas.total[CT_QUOTA_LINKS] = service->limits.links;
+    ct_accounts_init(&service->accounts, &quotas);
+    service->limits.links = (uint32_t)service->accounts.quotas.total[CT_QUOTA_LINKS];
     if (service->limits.whole_round_nodes == 0)
         service->limits.whole_round_nodes = DEFAULT_WHOLE;
     if (service->limits.open_requests == 0)
@@ -42,20 +43,15 @@ struct ct_service *ct_service_new(const struct ct_service_limits *limits,
     CT_ASSERT(service->limits.links <= CT_SERVICE_SLOT_MASK);
     service->io = *io;
     service->epoch = epoch;
+    service->due_ms = UINT64_MAX;
     return service;
 }
 
-static void free_job(struct ct_service_job *job)
+/* Its account has room for another one. */
+static void leave(struct ct_service *service, const struct ct_service_link *link)
 {
-    ct_store_free(job->store);
-    ct_history_free(job->history);
-    ct_figures_deinit(&job->figures);
-    ct_rdzv_free(job->core);
-    free(job->sets);
-    free(job->waits);
-    ct_arena_deinit(&job->runs_arena);
-    ct_admin_forget(job);
-    free(job);
+    ct_accounts_give(&service->accounts, link->account, CT_QUOTA_LINKS, 1);
+    ct_accounts_leave(&service->accounts, link->account);
 }
 
 void ct_service_free(struct ct_service *service)
@@ -64,9 +60,13 @@ void ct_service_free(struct ct_service *service)
         return;
     for (struct ct_service_job *job = service->jobs, *next; job != NULL; job = next) {
         next = job->next;
-        free_job(job);
+        ct_service_free_job(job);
     }
     ct_service_audit_deinit(service);
+    for (uint32_t i = 0; i < service->link_room; i++)
+        if (service->links[i].number != 0)
+            leave(service, &service->links[i]);
+    ct_accounts_deinit(&service->accounts);
     free(service->links);
     free(service->open);
     free(service);
@@ -86,20 +86,54 @@ static bool grow_links(struct ct_service *service)
     return true;
 }
 
-uint64_t ct_service_open(struct ct_service *service, void *peer)
+/* With a hold on it; NULL: nobody's. */
+static struct ct_account *account_of(struct ct_service *service, void *peer)
+{
+    struct ct_account_name name;
+
+    if (service->io.whose == NULL || !service->io.whose(service->io.context, peer, &name))
+        return NULL;
+    return ct_accounts_enter(&service->accounts, &name);
+}
+
+static bool take_place(struct ct_service *service, struct ct_account *account, uint32_t *ret_slot)
 {
     uint32_t slot = service->first_free;
+
+    if (ct_accounts_take(&service->accounts, account, CT_QUOTA_LINKS, 1, &service->refusal) != 0)
+        return false;
     while (slot < service->link_room && service->links[slot].number != 0)
         slot++;
-    if (slot == service->link_room && !grow_links(service))
+    *ret_slot = slot;
+    if (slot < service->link_room || grow_links(service))
+        return true;
+    ct_error_set(&service->refusal, CT_ENOMEM, "the rendezvous has no memory for a connection");
+    ct_accounts_give(&service->accounts, account, CT_QUOTA_LINKS, 1);
+    return false;
+}
+
+uint64_t ct_service_open(struct ct_service *service, void *peer)
+{
+    struct ct_account *account = account_of(service, peer);
+    uint32_t slot;
+    if (!take_place(service, account, &slot)) {
+        ct_accounts_leave(&service->accounts, account);
         return 0;
+    }
     service->first_free = slot + 1;
     service->link_count++;
     struct ct_service_link *link = &service->links[slot];
     *link = (struct ct_service_link){.number = ++service->serial << CT_SERVICE_SLOT_BITS | slot,
                                      .peer = peer,
+                                     .account = account,
                                      .member = UINT32_MAX};
     return link->number;
+}
+
+const char *ct_service_refusal(struct ct_service *service, uint64_t now_ms, uint32_t *ret_retry_ms)
+{
+    *ret_retry_ms = ct_accounts_retry_ms(&service->accounts, now_ms);
+    return service->refusal.text;
 }
 
 struct ct_service_link *ct_service_link_of(const struct ct_service *service, uint64_t number)
@@ -138,93 +172,10 @@ static void free_link(struct ct_service *service, struct ct_service_link *link)
         link->job->followers -= link->follows;
     }
     ct_service_audit_left(service, link);
+    leave(service, link);
     *link = (struct ct_service_link){0};
     service->first_free = CT_MIN(service->first_free, slot);
     service->link_count--;
-}
-
-/* ---- jobs ---- */
-
-struct ct_service_job *ct_service_find_job(const struct ct_service *service, const char *name)
-{
-    struct ct_service_job *job = service->jobs;
-    while (job != NULL && strcmp(ct_rdzv_name(job->core), name) != 0)
-        job = job->next;
-    return job;
-}
-
-struct ct_service_job *ct_service_add_job(struct ct_service *service, uint64_t now_ms,
-                                          struct ct_rdzv *core)
-{
-    struct ct_service_job *job = core != NULL ? calloc(1, sizeof(*job)) : NULL;
-    if (job == NULL) {
-        ct_rdzv_free(core);
-        return NULL;
-    }
-    job->service = service;
-    job->core = core;
-    ct_rdzv_set_rebuild(core, service->rebuild);
-    struct ct_store_limits limits = {.keys = 0};
-    memcpy(limits.hash_key, service->limits.hash_key, sizeof(limits.hash_key));
-    job->store = ct_store_new(&limits, ct_service_on_reply, job);
-    job->history = ct_history_new(now_ms);
-    if (job->store == NULL || job->history == NULL) {
-        free_job(job);
-        return NULL;
-    }
-    job->next = service->jobs;
-    service->jobs = job;
-    service->job_count++;
-    return job;
-}
-
-void ct_service_remove_job(struct ct_service *service, struct ct_service_job *job)
-{
-    struct ct_service_job **at = &service->jobs;
-    while (*at != job)
-        at = &(*at)->next;
-    *at = job->next;
-    service->job_count--;
-    ct_service_forget_records(service, job);
-    ct_service_end_following(service, job);
-    free_job(job);
-}
-
-/* A journal that cannot be told so now will bring the job back, closed, and it is forgotten again.
- */
-static void forget(struct ct_service *service, struct ct_service_job *job)
-{
-    if (service->io.persist != NULL && ct_rdzv_generation(job->core) > 0)
-        ct_service_persist_forget(service, ct_rdzv_name(job->core));
-    ct_service_remove_job(service, job);
-}
-
-/* It has ended and nobody is here. Its result is kept for those who were away. */
-static bool is_over(const struct ct_service_job *job)
-{
-    return ct_rdzv_phase(job->core) == CT_RDZV_CLOSED && job->links == 0;
-}
-
-void ct_service_reap(struct ct_service_job *job)
-{
-    if (ct_rdzv_is_idle(job->core) && job->links == 0)
-        forget(job->service, job);
-}
-
-/* It never had a round, and nobody is connected: its nodes would begin it anew. */
-static bool is_abandoned(const struct ct_service_job *job)
-{
-    return ct_rdzv_generation(job->core) == 0 && job->links == 0;
-}
-
-/* A new job is worth more than the result of an old one, or than one that nobody waits for. */
-static void make_room(struct ct_service *service)
-{
-    for (struct ct_service_job *job = service->jobs, *next; job != NULL; job = next) {
-        next = job->next;
-        if (service->job_count >= service->limits.jobs && (is_over(job) || is_abandoned(job)))
-            forget(service, job);
-    }
 }
 
 /* ---- what comes in ---- */
@@ -311,54 +262,6 @@ static struct ct_rdzv_params params_of(const struct ct_msg_join *m)
     return params;
 }
 
-/* The job that a JOIN means, begun if there is none; NULL when it was refused. */
-static struct ct_service_job *demand_job(struct ct_service *service, uint64_t now_ms,
-                                         const struct ct_service_link *link,
-                                         const struct ct_rdzv_params *params, bool is_fresh)
-{
-    struct ct_service_job *job = ct_service_find_job(service, link->job_name);
-    if (job != NULL && is_fresh && is_over(job)) {
-        uint64_t wait_ms = ct_rdzv_reusable_ms(job->core, now_ms);
-        if (wait_ms > 0) {
-            char text[512];
-            (void)snprintf(text, sizeof(text),
-                           "job %s has just ended and not all its nodes know; another of that name "
-                           "can begin in %" PRIu64 " ms",
-                           link->job_name, wait_ms);
-            ct_service_refuse(service, link->number, CT_EUNAVAILABLE, (uint32_t)wait_ms, text);
-            return NULL;
-        }
-        forget(service, job);
-        job = NULL;
-    }
-    if (job != NULL)
-        return job;
-    struct ct_error err = {0};
-    make_room(service);
-    if (params->lease_ms > CT_SERVICE_LEASE_MS) {
-        ct_error_set(&err, CT_EUSAGE,
-                     "job %s asks for a lease of %u ms, this rendezvous gives %d ms at most: set a "
-                     "lower --lease",
-                     link->job_name, params->lease_ms, CT_SERVICE_LEASE_MS);
-    } else if (ct_rdzv_params_check(params, &err) == 0) {
-        if (service->job_count < service->limits.jobs)
-            job = ct_service_add_job(service, now_ms,
-                                     ct_rdzv_new(link->job_name, params, service->epoch, now_ms));
-        if (job == NULL)
-            ct_error_set(&err, CT_ELIMIT,
-                         "this rendezvous serves %u jobs, of %u at most, and has no room for one "
-                         "more: try again when one has ended, or use another ctrund",
-                         service->job_count, service->limits.jobs);
-    }
-    if (job == NULL) {
-        ct_service_refuse(service, link->number, err.code, 0, err.text);
-        return NULL;
-    }
-    ct_service_warn_of_limit(service, link->job_name, params->nodes_max);
-    ct_service_note_begin(job, now_ms);
-    return job;
-}
-
 /* The agent in this process: {0, 0} is nobody's. */
 static bool is_own(const struct ct_service *service, struct ct_id id)
 {
@@ -377,10 +280,12 @@ static bool may_succeed(struct ct_service *service, uint64_t epoch, bool orphan)
 static void refuse_follower(struct ct_service *service, uint64_t now_ms,
                             const struct ct_service_link *link, const char *host)
 {
-    const struct ct_service_job *job = ct_service_find_job(service, link->job_name);
+    struct ct_service_job *job = ct_service_find_job(service, link->job_name);
     char text[512];
-    if (job != NULL)
+    if (job != NULL) {
         ct_rdzv_note_elsewhere(job->core, now_ms, host);
+        ct_service_touch(job);
+    }
     (void)snprintf(text, sizeof(text),
                    "host %s has followed epoch %" PRIu64 " of the rendezvous of job %s, this "
                    "one is in epoch %" PRIu64 ": two daemons serve one job, stop this one",
@@ -416,7 +321,7 @@ static void on_join(struct ct_service *service, uint64_t now_ms, struct ct_servi
         .role = m->role,
     };
     if (link->job == NULL) {
-        link->job = demand_job(service, now_ms, link, &join.params, m->generation == 0);
+        link->job = ct_service_demand_job(service, now_ms, link, &join.params, m->generation == 0);
         if (link->job == NULL)
             return;
         link->job->links++;
@@ -529,12 +434,9 @@ static void on_member_message(struct ct_service *service, uint64_t now_ms,
     ct_service_step(link->job, now_ms, &event);
 }
 
-void ct_service_message(struct ct_service *service, uint64_t now_ms, uint64_t number,
-                        const struct ct_message *message)
+static void receive(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link,
+                    const struct ct_message *message)
 {
-    struct ct_service_link *link = ct_service_link_of(service, number);
-    if (link == NULL)
-        return;
     if (message->type == CT_MSG_HELLO)
         on_hello(service, link, &message->hello);
     else if (!link->hello)
@@ -555,6 +457,18 @@ void ct_service_message(struct ct_service *service, uint64_t now_ms, uint64_t nu
         on_member_message(service, now_ms, link, message);
 }
 
+void ct_service_message(struct ct_service *service, uint64_t now_ms, uint64_t number,
+                        const struct ct_message *message)
+{
+    struct ct_service_link *link = ct_service_link_of(service, number);
+    if (link == NULL)
+        return;
+    receive(service, now_ms, link, message);
+    link = ct_service_link_of(service, number);
+    if (link != NULL && link->job != NULL)
+        ct_service_touch(link->job);
+}
+
 void ct_service_closed(struct ct_service *service, uint64_t now_ms, uint64_t number, bool silent)
 {
     struct ct_service_link *link = ct_service_link_of(service, number);
@@ -568,34 +482,42 @@ void ct_service_closed(struct ct_service *service, uint64_t now_ms, uint64_t num
         return;
     ct_store_forget(job->store, number);
     ct_service_step(job, now_ms, &event);
+    ct_service_touch(job);
     ct_service_reap(job);
 }
 
 /* ---- time ---- */
 
-void ct_service_tick(struct ct_service *service, uint64_t now_ms)
+static void tick(struct ct_service_job *job, uint64_t now_ms)
 {
     const struct ct_rdzv_event tick = {.kind = CT_RDZV_ON_TICK};
+    struct ct_history_event event = {.generation = ct_rdzv_generation(job->core)};
+
+    ct_store_tick(job->store, now_ms);
+    ct_history_tick(job->history, now_ms, &event);
+    ct_service_note(job, now_ms, &event);
+    if (ct_rdzv_deadline(job->core) <= now_ms)
+        ct_service_step(job, now_ms, &tick);
+    ct_service_touch(job);
+}
+
+void ct_service_tick(struct ct_service *service, uint64_t now_ms)
+{
+    if (service->due_ms > now_ms)
+        return;
+    service->due_ms = UINT64_MAX;
     for (struct ct_service_job *job = service->jobs, *next; job != NULL; job = next) {
         next = job->next;
-        ct_store_tick(job->store, now_ms);
-        struct ct_history_event event = {.generation = ct_rdzv_generation(job->core)};
-        ct_history_tick(job->history, now_ms, &event);
-        ct_service_note(job, now_ms, &event);
-        if (ct_rdzv_deadline(job->core) > now_ms)
+        if (job->due_ms > now_ms) {
+            service->due_ms = CT_MIN(service->due_ms, job->due_ms);
             continue;
-        ct_service_step(job, now_ms, &tick);
+        }
+        tick(job, now_ms);
         ct_service_reap(job);
     }
 }
 
 uint64_t ct_service_deadline(const struct ct_service *service)
 {
-    uint64_t due = UINT64_MAX;
-    for (const struct ct_service_job *job = service->jobs; job != NULL; job = job->next) {
-        due = CT_MIN(due, ct_rdzv_deadline(job->core));
-        due = CT_MIN(due, ct_store_deadline(job->store));
-        due = CT_MIN(due, ct_history_deadline(job->history));
-    }
-    return due;
+    return service->due_ms;
 }

@@ -18,6 +18,7 @@
 #include "base/bytes.h"
 #include "net/grant.h"
 #include "rendezvous/core/core.h"
+#include "rendezvous/service/accounts.h"
 #include "rendezvous/store/store.h"
 #include "wire/wire.h"
 
@@ -62,6 +63,10 @@ struct ct_service_io {
     int (*may)(void *context, void *peer, enum ct_right right, const char *job,
                struct ct_error *err);
 
+    /* Name the account that what the peer takes up is charged to; false: nobody's. NULL: there are
+     * no accounts, what there is is for whoever comes first. */
+    bool (*whose)(void *context, void *peer, struct ct_account_name *ret_name);
+
     /* Keep a record (see records.h) durably: 0 when that is done, a negative code when it cannot
      * be, CT_SERVICE_LATER when ct_service_kept will tell with `ticket`, which grows (0: nobody
      * wants to know). What is kept later is kept in order. `may_compact`: the service's state holds
@@ -93,16 +98,20 @@ struct ct_service_io {
 };
 
 enum {
-    CT_SERVICE_LEASE_MS = 600 * 1000, /* the longest that a job may ask for */
-    CT_SERVICE_LATER = 1,             /* of io.persist */
-    CT_METRICS_NODES = 1024,          /* jobs of more nodes have no figures of each node */
-    CT_METRICS_RANKS = 1024,          /* jobs of more ranks have none of each rank */
-    CT_SERVICE_LOOK_MS = 60 * 1000,   /* for which nodes tell how they are, after a look */
+    CT_SERVICE_LEASE_MS = 600 * 1000, /* the longest that a job may ask for, and below */
+    CT_SERVICE_AUTONOMY_MS = 24 * 3600 * 1000,
+    CT_SERVICE_JOIN_MS = 24 * 3600 * 1000,
+    CT_SERVICE_STEP_MS = 2 * 3600 * 1000, /* last call, stopping workers, collecting newcomers */
+    CT_SERVICE_LATER = 1,                 /* of io.persist */
+    CT_METRICS_NODES = 1024,              /* jobs of more nodes have no figures of each node */
+    CT_METRICS_RANKS = 1024,              /* jobs of more ranks have none of each rank */
+    CT_SERVICE_LOOK_MS = 60 * 1000,       /* for which nodes tell how they are, after a look */
 };
 
 struct ct_service_limits {
-    uint32_t jobs;              /* 0: 1024 */
-    uint32_t links;             /* 0: 131072 */
+    uint32_t jobs;              /* 0: as in `quotas`, and that: 1024 */
+    uint32_t links;             /* 0: as in `quotas`, and that: 131072 */
+    struct ct_quotas quotas;    /* see accounts.h */
     uint32_t whole_round_nodes; /* nodes up to which all names of a round are told; 0: 1024 */
     uint32_t open_requests;     /* store requests of one link that wait for an answer; 0: 8192 */
     struct ct_id own;     /* incarnation of the agent in this process; {0, 0}: there is none */
@@ -146,8 +155,11 @@ void ct_service_kept(struct ct_service *service, uint64_t now_ms, uint64_t ticke
 void ct_service_set_trouble(struct ct_service *service, const char *sentence);
 
 /* Register an open connection. Returns its number, which is never reused; 0 when there are too
- * many. */
+ * many, in all or of its account. */
 uint64_t ct_service_open(struct ct_service *service, void *peer);
+
+/* Then: return why, and when it may be tried again. */
+const char *ct_service_refusal(struct ct_service *service, uint64_t now_ms, uint32_t *ret_retry_ms);
 
 /* Return whether a JOIN of this connection has been accepted. */
 bool ct_service_has_joined(const struct ct_service *service, uint64_t number);

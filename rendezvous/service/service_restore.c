@@ -71,30 +71,35 @@ void ct_service_restored(struct ct_service *service, uint64_t epoch)
         ct_rdzv_restored(job->core);
         ct_store_lose(job->store, ct_rdzv_roster(job->core)->generation);
     }
+    ct_service_touch_all(service);
 }
 
 void ct_service_restored_within(struct ct_service *service, uint64_t within_ms)
 {
     for (struct ct_service_job *job = service->jobs; job != NULL; job = job->next)
         ct_rdzv_restored_within(job->core, within_ms);
+    ct_service_touch_all(service);
 }
 
 void ct_service_note_elsewhere(struct ct_service *service, uint64_t now_ms, const char *host)
 {
     for (struct ct_service_job *job = service->jobs; job != NULL; job = job->next)
         ct_rdzv_note_elsewhere(job->core, now_ms, host);
+    ct_service_touch_all(service);
 }
 
 void ct_service_hear_for(struct ct_service *service, uint64_t for_ms)
 {
     for (struct ct_service_job *job = service->jobs; job != NULL; job = job->next)
         ct_rdzv_hear_for(job->core, for_ms);
+    ct_service_touch_all(service);
 }
 
 void ct_service_node_silent(struct ct_service *service, uint64_t id, uint64_t silent_ms)
 {
     for (struct ct_service_job *job = service->jobs; job != NULL; job = job->next)
         ct_rdzv_restored_silent(job->core, id, silent_ms);
+    ct_service_touch_all(service);
 }
 
 void ct_service_node_died(struct ct_service *service, uint64_t now_ms, uint64_t id)
@@ -106,6 +111,7 @@ void ct_service_node_died(struct ct_service *service, uint64_t now_ms, uint64_t 
             if (member->state != CT_RDZV_FREE && ct_id_fold(member->id) == id)
                 ct_service_step(job, now_ms, &event);
         }
+    ct_service_touch_all(service);
 }
 
 void ct_service_set_rebuild(struct ct_service *service, enum ct_rdzv_rebuild rebuild)
@@ -113,6 +119,7 @@ void ct_service_set_rebuild(struct ct_service *service, enum ct_rdzv_rebuild reb
     service->rebuild = rebuild;
     for (struct ct_service_job *job = service->jobs; job != NULL; job = job->next)
         ct_rdzv_set_rebuild(job->core, rebuild);
+    ct_service_touch_all(service);
 }
 
 void ct_service_raise(struct ct_service *service, uint64_t epoch)
@@ -120,6 +127,7 @@ void ct_service_raise(struct ct_service *service, uint64_t epoch)
     service->epoch = epoch;
     for (struct ct_service_job *job = service->jobs; job != NULL; job = job->next)
         job->core->epoch = epoch;
+    ct_service_touch_all(service);
 }
 
 uint64_t ct_service_generation(const struct ct_service *service)

@@ -272,7 +272,7 @@ static void announce(struct ct_service_job *job, uint64_t now_ms,
 
     ct_str_copy(event.text, sizeof event.text, action->text);
     ct_service_note(job, now_ms, &event);
-    job->service->io.announce(job->service->io.context, ct_rdzv_name(job->core), action->text);
+    ct_service_log(job, now_ms, action->text);
 }
 
 static void carry_out(struct ct_service_job *job, uint64_t now_ms,
@@ -427,4 +427,5 @@ void ct_service_step(struct ct_service_job *job, uint64_t now_ms, const struct c
     step(job, now_ms, event, &answers);
     while (answers.given < answers.count)
         step(job, now_ms, &answers.list[answers.given++], &answers);
+    ct_service_touch(job);
 }

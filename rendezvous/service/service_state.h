@@ -7,6 +7,7 @@
 #include "base/number/pace.h"
 #include "rendezvous/history/figures.h"
 #include "rendezvous/history/history.h"
+#include "rendezvous/service/accounts.h"
 #include "wire/node_runs.h"
 
 enum {
@@ -15,6 +16,9 @@ enum {
     CT_SERVICE_WAITING_MS = 200, /* how old the sentence of who waits for what may be */
     CT_SERVICE_WAITS_MS = 3000,  /* after which the word of PyTorch's store is none */
     CT_SERVICE_FOLLOWERS = 64,   /* operators that are told of events as they come */
+    CT_SERVICE_LINES_PER_S = 25, /* of the log, about one account's jobs; and at once: */
+    CT_SERVICE_LINES_BURST = 250,
+    CT_SERVICE_TELL_MS = 10000, /* between two lines about the same full store */
 };
 
 struct ct_service_job;
@@ -29,6 +33,7 @@ struct ct_service_cached_text {
 struct ct_service_link {
     uint64_t number; /* 0: the slot is free */
     void *peer;
+    struct ct_account *account; /* whose it is; NULL: nobody's */
     struct ct_service_job *job;
     struct ct_id id;
     uint64_t epoch;  /* newest that the node has followed */
@@ -55,8 +60,12 @@ struct ct_service_set {
 struct ct_service_job {
     struct ct_service_job *next;
     struct ct_service *service;
+    uint64_t due_ms; /* no tick of it is due before; a lower bound */
     struct ct_rdzv *core;
+    struct ct_account *account; /* who began it; NULL: not known */
     struct ct_store *store;
+    bool store_refused;     /* its account, or the daemon, has no room for what it was to hold */
+    uint64_t store_told_ms; /* when that was told last */
     struct ct_history *history;
     struct ct_figures figures; /* of its nodes, while somebody looks */
     uint32_t links;            /* connections that have it */
@@ -93,6 +102,9 @@ struct ct_service {
     struct ct_service_io io;
     enum ct_rdzv_rebuild rebuild; /* of jobs' records */
     uint64_t epoch;
+    struct ct_accounts accounts;
+    struct ct_error refusal; /* of a quota, the last one */
+    uint64_t due_ms;         /* the same of all jobs */
     struct ct_service_job *jobs;
     uint32_t job_count;
     struct ct_service_link *links;
@@ -143,16 +155,39 @@ void ct_service_violation(struct ct_service *service, struct ct_service_link *li
 void ct_service_refuse(struct ct_service *service, uint64_t link, int code, uint32_t retry_ms,
                        const char *sentence);
 
+/* ---- service_jobs.c ---- */
+
 struct ct_service_job *ct_service_find_job(const struct ct_service *service, const char *name);
 
 /* Create a job around `core`, and take ownership of it (it is freed on failure; NULL is a
- * failure). */
+ * failure). It is charged to nobody yet. */
 struct ct_service_job *ct_service_add_job(struct ct_service *service, uint64_t now_ms,
                                           struct ct_rdzv *core);
 void ct_service_remove_job(struct ct_service *service, struct ct_service_job *job);
+void ct_service_free_job(struct ct_service_job *job);
+
+/* What its tick depends on may have changed, of this job and of all. */
+void ct_service_touch(struct ct_service_job *job);
+void ct_service_touch_all(struct ct_service *service);
 
 /* Forget the job when nothing about it is worth keeping. */
 void ct_service_reap(struct ct_service_job *job);
+
+/* Return the job that a JOIN means, begun if there is none; NULL when it was refused. */
+struct ct_service_job *ct_service_demand_job(struct ct_service *service, uint64_t now_ms,
+                                             const struct ct_service_link *link,
+                                             const struct ct_rdzv_params *params, bool is_fresh);
+
+/* A job's store grows or shrinks (ct_store_charge_fn); `context` is the job. */
+bool ct_service_charge_store(void *context, ptrdiff_t places, ptrdiff_t bytes);
+
+/* ---- service_quota.c ---- */
+
+/* Have a line about the job in the log, unless its account has had its share of those. */
+void ct_service_log(struct ct_service_job *job, uint64_t now_ms, const char *text);
+
+/* Tell the log that the job's store was refused room, if it was, once in a while. */
+void ct_service_log_refusal(struct ct_service_job *job, uint64_t now_ms);
 
 /* service_text.c: tell the log of a job that may grow beyond the connections there is room for. */
 void ct_service_warn_of_limit(const struct ct_service *service, const char *name,

@@ -1,6 +1,8 @@
 /* The store requests of a job's members: bounded, each answered once, and a SET done once. */
 #include "rendezvous/service/service_state.h"
 
+#include "base/assert.h"
+
 #include <stdlib.h>
 
 void ct_service_on_reply(void *context, uint64_t client, const struct ct_msg_store_reply *reply)
@@ -19,9 +21,10 @@ void ct_service_on_reply(void *context, uint64_t client, const struct ct_msg_sto
 static struct ct_service_set *set_of(struct ct_service_job *job, uint32_t member)
 {
     if (member >= job->set_count) {
-        uint32_t count = (uint32_t)ct_rdzv_capacity(job->core);
+        uint32_t members = (uint32_t)ct_rdzv_capacity(job->core);
+        uint32_t count = CT_MAX(members, 2 * job->set_count); /* each node copies a few, not all */
         struct ct_service_set *sets =
-            count > member ? realloc(job->sets, count * sizeof(*sets)) : NULL;
+            members > member ? realloc(job->sets, count * sizeof(*sets)) : NULL;
         if (sets == NULL)
             return NULL;
         for (uint32_t i = job->set_count; i < count; i++)
@@ -62,4 +65,5 @@ void ct_service_on_store(struct ct_service *service, uint64_t now_ms, struct ct_
                                          .generation = message->store_set.generation});
     else
         ct_store_request(link->job->store, now_ms, link->number, message);
+    ct_service_log_refusal(link->job, now_ms);
 }

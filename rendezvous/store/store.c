@@ -86,6 +86,14 @@ struct ct_store *ct_store_new(const struct ct_store_limits *limits, ct_store_rep
     return store;
 }
 
+/* ---- limits ---- */
+
+/* Have the store so much larger; false: it is not. */
+static bool charge(struct ct_store *store, ptrdiff_t places, ptrdiff_t bytes)
+{
+    return store->limits.charge == NULL || store->limits.charge(store->context, places, bytes);
+}
+
 /* ---- entries ---- */
 
 static struct entry *find(const struct ct_store *store, const char *key)
@@ -99,10 +107,10 @@ static struct entry *find(const struct ct_store *store, const char *key)
     return entry;
 }
 
-static void grow_table(struct ct_store *store)
+static void resize_table(struct ct_store *store, size_t count)
 {
-    size_t count = store->bucket_count * 2;
-    struct entry **buckets = calloc(count, sizeof(struct entry *));
+    struct entry **buckets =
+        count != store->bucket_count ? calloc(count, sizeof(struct entry *)) : NULL;
     if (buckets == NULL)
         return; /* longer chains, nothing worse */
     for (size_t i = 0; i < store->bucket_count; i++) {
@@ -127,16 +135,19 @@ static struct entry *demand(struct ct_store *store, const char *key)
     if (entry != NULL)
         return entry;
     size_t size = strlen(key);
-    if (store->keys >= store->limits.keys || store->bytes + size > store->limits.bytes)
+    if (store->keys >= store->limits.keys || store->bytes + size > store->limits.bytes ||
+        !charge(store, 1, (ptrdiff_t)size))
         return NULL;
     entry = calloc(1, sizeof(*entry) + size + 1);
-    if (entry == NULL)
+    if (entry == NULL) {
+        (void)charge(store, -1, -(ptrdiff_t)size);
         return NULL;
+    }
     memcpy(entry->key, key, size);
     entry->key_size = size;
     entry->hash = ct_siphash64(store->limits.hash_key, key, size);
     if (store->keys >= store->bucket_count)
-        grow_table(store);
+        resize_table(store, 2 * store->bucket_count);
     struct entry **bucket = &store->buckets[entry->hash & (store->bucket_count - 1)];
     entry->next = *bucket;
     *bucket = entry;
@@ -156,12 +167,16 @@ static void free_unused(struct ct_store *store, struct entry *entry)
     *at = entry->next;
     store->keys--;
     store->bytes -= entry->key_size;
+    (void)charge(store, -1, -(ptrdiff_t)entry->key_size);
     free(entry);
+    if (store->bucket_count > FIRST_BUCKETS && 8 * store->keys < store->bucket_count)
+        resize_table(store, store->bucket_count / 2);
 }
 
 static void clear_value(struct ct_store *store, struct entry *entry)
 {
     store->bytes -= entry->size;
+    (void)charge(store, 0, -(ptrdiff_t)entry->size);
     free(entry->value);
     entry->value = NULL;
     entry->size = 0;
@@ -208,6 +223,7 @@ static void unlink_waiter(struct ct_store *store, struct waiter *waiter)
     if (waiter->next != NULL)
         waiter->next->prev = waiter->prev;
     store->waiter_count--;
+    (void)charge(store, -1, 0);
 }
 
 /* The value came: everybody who waits for it gets it, in the order in which they asked. */
@@ -227,19 +243,24 @@ static int put(struct ct_store *store, const char *key, const void *data, size_t
     struct entry *entry = demand(store, key);
     if (entry == NULL)
         return CT_ELIMIT;
-    unsigned char *value = NULL;
-    if (store->bytes - entry->size + size <= store->limits.bytes)
-        value = malloc(size > 0 ? size : 1);
+    ptrdiff_t more = (ptrdiff_t)size - (ptrdiff_t)entry->size;
+    bool fits = store->bytes - entry->size + size <= store->limits.bytes &&
+                (more <= 0 || charge(store, 0, more));
+    unsigned char *value = fits ? malloc(size > 0 ? size : 1) : NULL;
     if (value == NULL) {
+        if (fits && more > 0)
+            (void)charge(store, 0, -more);
         free_unused(store, entry);
         return CT_ELIMIT;
     }
     if (size > 0)
         memcpy(value, data, size);
-    clear_value(store, entry);
+    if (more < 0)
+        (void)charge(store, 0, more);
+    free(entry->value);
     entry->value = value;
+    store->bytes += size - entry->size; /* modulo 2^64, as sizes are */
     entry->size = size;
-    store->bytes += size;
     wake(store, entry);
     return 0;
 }
@@ -321,8 +342,11 @@ static void do_wait(struct ct_store *store, uint64_t now_ms, uint64_t client,
         entry = demand(store, op->key);
     else
         entry = NULL;
-    struct waiter *waiter = entry != NULL ? calloc(1, sizeof(*waiter)) : NULL;
+    bool fits = entry != NULL && charge(store, 1, 0);
+    struct waiter *waiter = fits ? calloc(1, sizeof(*waiter)) : NULL;
     if (waiter == NULL) {
+        if (fits)
+            (void)charge(store, -1, 0);
         if (entry != NULL)
             free_unused(store, entry);
         answer_code(store, client, op->request, CT_ELIMIT);
@@ -453,8 +477,10 @@ static void clear(struct ct_store *store)
             free(entry);
         }
     }
+    (void)charge(store, -(ptrdiff_t)store->keys, -(ptrdiff_t)store->bytes);
     store->keys = 0;
     store->bytes = 0;
+    resize_table(store, FIRST_BUCKETS);
 }
 
 void ct_store_begin(struct ct_store *store, uint64_t generation)
@@ -527,4 +553,9 @@ uint64_t ct_store_deadline(const struct ct_store *store)
 size_t ct_store_bytes(const struct ct_store *store)
 {
     return store->bytes;
+}
+
+size_t ct_store_places(const struct ct_store *store)
+{
+    return store->keys + store->waiter_count;
 }

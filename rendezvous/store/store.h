@@ -24,10 +24,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The store is about to have so many more places (keys, and those who wait for one) and bytes: true,
+ * or false to have what needs them refused. Fewer are never refused. */
+typedef bool (*ct_store_charge_fn)(void *context, ptrdiff_t places, ptrdiff_t bytes);
+
 struct ct_store_limits {
     size_t keys;                            /* 0: 65536 */
     size_t bytes;                           /* keys and values together; 0: 256 MiB */
     size_t waiters;                         /* in all; 0: 65536 */
+    ct_store_charge_fn charge;              /* with the context of `reply`; NULL: nobody's */
     unsigned char hash_key[CT_SIPHASH_KEY]; /* random, of the hash table: see siphash.h */
 };
 
@@ -77,5 +82,8 @@ uint64_t ct_store_deadline(const struct ct_store *store);
 
 /* Return the number of bytes of its keys and values. */
 size_t ct_store_bytes(const struct ct_store *store);
+
+/* Return the number of its keys, and of those who wait for one. */
+size_t ct_store_places(const struct ct_store *store);
 
 #endif

@@ -204,6 +204,16 @@ bool net_is_open(const struct ct_conn *conn)
     return conn->state == CT_CONN_OPEN;
 }
 
+void net_set_account(struct ct_conn *conn, uint64_t account)
+{
+    struct ct_turns *turns = conn->turns;
+
+    CT_ASSERT(turns != NULL);
+    ct_turns_leave(turns, conn);
+    conn->account = account;
+    ct_turns_enter(turns, conn);
+}
+
 void net_set_idle(struct ct_conn *conn, uint32_t idle_ms)
 {
     CT_ASSERT(net_is_open(conn));

@@ -387,7 +387,7 @@ Test(service, a_job_that_all_have_left_before_its_first_round_gives_its_place_to
     struct peer *c = open_peer(&b, 2);
     join(&b, c, "c", 2);
     cr_assert_eq(c->refused, CT_ELIMIT);
-    cr_assert_not_null(strstr(c->text, "serves 2 jobs, of 2 at most"), "%s", c->text);
+    cr_assert_not_null(strstr(c->text, "has 2 jobs, of 2 at most"), "%s", c->text);
     close_peer(&b, &b.peers[0]);
     close_peer(&b, c);
     cr_assert_eq(ct_service_jobs(b.service), 2, "its node may come back");

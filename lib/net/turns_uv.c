@@ -1,0 +1,260 @@
+/* See turns_uv.h. */
+#include "net/turns_uv.h"
+
+#include "net/conn_inner_uv.h"
+
+#include "base/assert.h"
+#include "base/number/rng.h"
+
+#include <stdlib.h>
+
+enum { STARVED, SERVED, QUEUES };
+
+struct ct_turn_account {
+    struct ct_turn_account *next;  /* in its bucket */
+    struct ct_turn_account *later; /* in the list of those that wait */
+    uint64_t id;
+    uint32_t connections;
+    bool waits;      /* it is in that list */
+    uint64_t number; /* of the turn in which `used` was right */
+    size_t used;
+    struct ct_turn_queue {
+        struct ct_conn *first, *last;
+    } queues[QUEUES];
+};
+
+/* ---- who there is ---- */
+
+static struct ct_turn_account **bucket_of(struct ct_turns *turns, uint64_t id)
+{
+    return &turns->buckets[ct_mix64(id) % CT_TURN_BUCKETS];
+}
+
+void ct_turns_enter(struct ct_turns *turns, struct ct_conn *conn)
+{
+    struct ct_turn_account **bucket = bucket_of(turns, conn->account), *one = *bucket;
+
+    while (one != NULL && one->id != conn->account)
+        one = one->next;
+    if (one == NULL)
+        one = calloc(1, sizeof(*one));
+    if (one == NULL)
+        return;
+    if (one->connections++ == 0) {
+        one->id = conn->account;
+        one->number = turns->number;
+        one->next = *bucket;
+        *bucket = one;
+    }
+    conn->turns = turns;
+    conn->turn = one;
+}
+
+static void strike(struct ct_turn_account *account, struct ct_conn *conn)
+{
+    struct ct_turn_queue *queue = &account->queues[conn->turn_queue];
+
+    if (conn->turn_before != NULL)
+        conn->turn_before->turn_behind = conn->turn_behind;
+    else
+        queue->first = conn->turn_behind;
+    if (conn->turn_behind != NULL)
+        conn->turn_behind->turn_before = conn->turn_before;
+    else
+        queue->last = conn->turn_before;
+    conn->waits_for_turn = false;
+}
+
+static void leave_list(struct ct_turns *turns, struct ct_turn_account *account)
+{
+    struct ct_turn_account *before = NULL, *at = turns->first;
+
+    while (at != account) {
+        before = at;
+        at = at->later;
+    }
+    if (before != NULL)
+        before->later = account->later;
+    else
+        turns->first = account->later;
+    if (turns->last == account)
+        turns->last = before;
+    account->waits = false;
+}
+
+void ct_turns_leave(struct ct_turns *turns, struct ct_conn *conn)
+{
+    struct ct_turn_account *account = conn->turn;
+
+    if (account == NULL)
+        return;
+    if (conn->waits_for_turn)
+        strike(account, conn);
+    conn->turn = NULL;
+    if (--account->connections > 0)
+        return;
+    if (account->waits)
+        leave_list(turns, account);
+    if (turns->latest == account)
+        turns->latest = NULL;
+    struct ct_turn_account **at = bucket_of(turns, account->id);
+    while (*at != account)
+        at = &(*at)->next;
+    *at = account->next;
+    free(account);
+}
+
+/* ---- what they use ---- */
+
+static size_t times_of(const struct ct_turns *turns)
+{
+    return uv_now(turns->loop) - turns->mixed_ms >= CT_TURN_ALONE_MS ? CT_TURN_ALONE : 1;
+}
+
+/* How much an account may have of a turn. */
+static size_t limit_of(const struct ct_turns *turns)
+{
+    return times_of(turns) * CT_TURN_BYTES;
+}
+
+/* What it has used in this turn, and owes of those before. */
+static size_t used_of(const struct ct_turns *turns, struct ct_turn_account *account)
+{
+    uint64_t passed = turns->number - account->number;
+
+    size_t limit = limit_of(turns);
+
+    account->number = turns->number;
+    if (passed >= CT_TURN_DEBT || account->used <= passed * limit)
+        account->used = 0;
+    else
+        account->used -= passed * limit;
+    return account->used;
+}
+
+void ct_turns_charge(struct ct_conn *conn, size_t bytes)
+{
+    const size_t most = (size_t)CT_TURN_DEBT * CT_TURN_BYTES;
+    struct ct_turns *turns = conn->turns;
+
+    if (conn->turn == NULL)
+        return;
+    if (turns->latest != conn->turn) {
+        if (turns->latest != NULL)
+            turns->mixed_ms = uv_now(turns->loop);
+        turns->latest = conn->turn;
+    }
+    size_t used = used_of(turns, conn->turn);
+    conn->turn->used = bytes < most - CT_MIN(used, most) ? used + bytes : most;
+}
+
+bool ct_turns_is_over(struct ct_conn *conn)
+{
+    return conn->turn != NULL && used_of(conn->turns, conn->turn) >= limit_of(conn->turns);
+}
+
+/* ---- waiting ---- */
+
+static void on_idle(uv_idle_t *idle)
+{
+    (void)idle; /* that it runs is enough */
+}
+
+static void put_last(struct ct_turns *turns, struct ct_turn_account *account)
+{
+    account->waits = true;
+    account->later = NULL;
+    if (turns->last != NULL)
+        turns->last->later = account;
+    else
+        turns->first = account;
+    turns->last = account;
+}
+
+void ct_turns_wait(struct ct_conn *conn, bool served)
+{
+    struct ct_turn_account *account = conn->turn;
+    int number = served ? SERVED : STARVED;
+    struct ct_turn_queue *queue = &account->queues[number];
+
+    CT_ASSERT(account != NULL && !conn->waits_for_turn);
+    (void)uv_read_stop(&conn->io.stream);
+    conn->waits_for_turn = true;
+    conn->turn_queue = number;
+    conn->turn_before = queue->last;
+    conn->turn_behind = NULL;
+    if (queue->last != NULL)
+        queue->last->turn_behind = conn;
+    else
+        queue->first = conn;
+    queue->last = conn;
+    if (!account->waits)
+        put_last(conn->turns, account);
+    (void)uv_idle_start(&conn->turns->idle, on_idle);
+}
+
+/* Those that got nothing are to read before those go on of which something is left: the latter
+ * would take the turn at once. Each have every other turn. */
+static struct ct_turn_queue *choose(const struct ct_turns *turns, struct ct_turn_account *account)
+{
+    struct ct_turn_queue *queue = &account->queues[turns->number % QUEUES];
+
+    return queue->first != NULL ? queue : &account->queues[(turns->number + 1) % QUEUES];
+}
+
+/* Who is resumed may have to wait again: behind all others, and for the next turn. */
+static void serve(struct ct_turns *turns, struct ct_turn_account *account)
+{
+    struct ct_conn *resumed[CT_TURN_RESUMED * CT_TURN_ALONE];
+    size_t count = 0, most = CT_TURN_RESUMED * times_of(turns);
+
+    if (used_of(turns, account) < limit_of(turns))
+        for (struct ct_turn_queue *queue = choose(turns, account);
+             count < most && queue->first != NULL;) {
+            resumed[count] = queue->first;
+            strike(account, resumed[count++]);
+        }
+    if (account->queues[STARVED].first != NULL || account->queues[SERVED].first != NULL)
+        put_last(turns, account);
+    for (size_t i = 0; i < count; i++) /* none of them is freed meanwhile, see conn_uv.h */
+        ct_conn_resume(resumed[i]);
+}
+
+static void on_turn(uv_check_t *check)
+{
+    struct ct_turns *turns = check->data;
+    struct ct_turn_account *last = turns->last;
+
+    turns->number++;
+    for (int i = 0; i < CT_TURN_ACCOUNTS && turns->first != NULL; i++) {
+        struct ct_turn_account *account = turns->first;
+        turns->first = account->later;
+        if (turns->first == NULL)
+            turns->last = NULL;
+        account->waits = false;
+        serve(turns, account);
+        if (account == last)
+            break; /* all had theirs */
+    }
+    if (turns->first == NULL)
+        (void)uv_idle_stop(&turns->idle);
+}
+
+/* ---- begin and end ---- */
+
+void ct_turns_init(struct ct_turns *turns, uv_loop_t *loop)
+{
+    *turns = (struct ct_turns){.loop = loop};
+    (void)uv_check_init(loop, &turns->check);
+    (void)uv_idle_init(loop, &turns->idle);
+    turns->check.data = turns;
+    (void)uv_check_start(&turns->check, on_turn);
+    uv_unref((uv_handle_t *)&turns->check);
+}
+
+void ct_turns_close(struct ct_turns *turns, void *data, uv_close_cb on_closed)
+{
+    turns->check.data = turns->idle.data = data;
+    uv_close((uv_handle_t *)&turns->check, on_closed);
+    uv_close((uv_handle_t *)&turns->idle, on_closed);
+}
