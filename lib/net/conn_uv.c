@@ -271,6 +271,7 @@ static void deliver(struct ct_conn *conn, const struct ct_frame *frame)
         refuse(conn, &err);
         return;
     }
+    ct_frame_reader_note_received(&conn->reader, &message);
     if (!conn->proven) {
         conn->proven = true;
         if (conn->listener != NULL)
@@ -278,6 +279,16 @@ static void deliver(struct ct_conn *conn, const struct ct_frame *frame)
     }
     conn->callbacks.on_message(conn, &message);
     ct_arena_deinit(&conn->lists);
+}
+
+/* A peer of a newer release has sent a message that is unknown here: once. */
+static void report_skipped(struct ct_conn *conn)
+{
+    if (conn->reader.skipped == 0 || conn->skipped)
+        return;
+    conn->skipped = true;
+    if (conn->callbacks.on_skipped != NULL)
+        conn->callbacks.on_skipped(conn, conn->reader.skipped);
 }
 
 /* Plain bytes of the peer. */
@@ -292,6 +303,7 @@ static void receive(struct ct_conn *conn, const char *data, size_t size)
         ct_error_set(&err, code, "no room for what the peer sends");
     while (code == 0 && conn->state == CT_CONN_OPEN) {
         code = ct_frame_reader_next(&conn->reader, &frame, &err);
+        report_skipped(conn);
         if (code <= 0)
             break;
         deliver(conn, &frame);

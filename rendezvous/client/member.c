@@ -29,6 +29,7 @@ void ct_member_init(struct ct_member *member, const struct ct_agent_options *opt
         .on = *callbacks,
         .io = *io,
         .phase = CT_MEMBER_DOWN,
+        .protocol = CT_WIRE_PROTOCOL,
         .connect_ms = UINT64_MAX,
     };
     ct_rng_init(&member->rng, seed);
@@ -211,6 +212,8 @@ static void connection_lost(struct ct_member *member, const struct ct_error *why
 {
     bool was_joined = member->phase == CT_MEMBER_JOINED;
     bool is_stranger = why->code == CT_EAUTH && member->was_joined;
+    if (was_joined)
+        member->protocol = CT_WIRE_PROTOCOL; /* who answers next may be newer */
     member->last_error = *why;
     judge_foreign(member, why);
     ct_relay_broken(&member->relay, reply, member);
@@ -288,9 +291,30 @@ static void on_welcome(struct ct_member *member, const struct ct_msg_welcome *m)
         ct_member_send_leave(member);
 }
 
+/* A daemon that does not speak this agent's protocol may speak an older one that the agent speaks
+ * too: dial it again with that. False: there is none. */
+static bool speak_older(struct ct_member *member, const struct ct_msg_refuse *m)
+{
+    if (m->code != CT_EPROTOCOL || member->phase != CT_MEMBER_JOINING)
+        return false;
+    member->protocol = ct_wire_next_older(member->protocol);
+    if (member->protocol == CT_WIRE_PROTOCOL) {
+        ct_error_set(&member->last_error, m->code,
+                     "%s (this ctrun speaks protocols %d to %d; upgrade the daemon first, then the "
+                     "nodes)",
+                     m->text, CT_WIRE_OLDEST, CT_WIRE_PROTOCOL);
+        return false;
+    }
+    member->io.disconnect(member->io.context);
+    connect_later(member, 0);
+    return true;
+}
+
 static void on_refuse(struct ct_member *member, const struct ct_msg_refuse *m)
 {
     ct_error_set(&member->last_error, m->code, "%s", m->text);
+    if (speak_older(member, m))
+        return;
     if (m->code == CT_EAUTH && member->was_joined) {
         struct ct_error why = member->last_error;
         member->io.disconnect(member->io.context);

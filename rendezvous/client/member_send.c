@@ -17,7 +17,7 @@ void ct_member_send_hello(struct ct_member *member)
     struct ct_message message = {
         .type = CT_MSG_HELLO,
         .hello = {.generation = member->received,
-                  .protocol = CT_WIRE_PROTOCOL,
+                  .protocol = member->protocol,
                   .job = o->run_id,
                   .host = o->host,
                   .incarnation = o->id,

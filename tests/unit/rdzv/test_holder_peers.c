@@ -404,6 +404,19 @@ Test(holder_peers, a_leader_that_dies_is_replaced_at_once_and_may_come_back)
                  cluster->list[leader_now()].holder.id);
 }
 
+Test(holder_peers, a_peer_of_a_newer_release_is_one_of_them)
+{
+    struct peer *peer = &cluster->list[0];
+    struct ct_message hello = ct_holder_hello(peer->peers.name, "other", (struct ct_id){1, 2});
+    struct client client;
+
+    hello.hello.protocol = CT_WIRE_PROTOCOL + 1;
+    open_client(peer, &client, hello);
+    cr_assert_eq(client.code, 0, "%s", client.refusal);
+    cr_assert_not(client.closed);
+    ct_holder_closed(&peer->holder, cluster->now_ms, &client.conn, false);
+}
+
 Test(holder_peers, a_replica_of_another_list_or_version_is_told_why)
 {
     struct peer *peer = &cluster->list[0];
@@ -417,8 +430,8 @@ Test(holder_peers, a_replica_of_another_list_or_version_is_told_why)
     cr_assert(client.closed);
     ct_holder_closed(&peer->holder, cluster->now_ms, &client.conn, false);
     hello.hello.job = peer->peers.name;
-    hello.hello.protocol = CT_WIRE_PROTOCOL + 1;
+    hello.hello.protocol = CT_WIRE_OLDEST - 1;
     open_client(peer, &client, hello);
-    cr_assert_not_null(strstr(client.refusal, "two versions"), "%s", client.refusal);
+    cr_assert_not_null(strstr(client.refusal, "is too old for the one at"), "%s", client.refusal);
     ct_holder_closed(&peer->holder, cluster->now_ms, &client.conn, false);
 }
