@@ -109,6 +109,7 @@ static int next_frame(struct ct_frame_reader *reader, struct ct_frame *ret_frame
         .sequence = reader->next_sequence++,
         .protocol = reader->protocol,
         .newer = reader->newer,
+        .offered = reader->offered,
         .payload = at + CT_WIRE_HEADER,
         .size = length,
     };
@@ -137,8 +138,10 @@ int ct_frame_reader_next(struct ct_frame_reader *reader, struct ct_frame *ret_fr
 
 void ct_frame_reader_note_sent(struct ct_frame_reader *reader, const struct ct_message *message)
 {
-    if (message->type == CT_MSG_HELLO)
-        reader->protocol = CT_MIN(message->hello.protocol, (uint32_t)CT_WIRE_PROTOCOL);
+    if (message->type != CT_MSG_HELLO)
+        return;
+    reader->protocol = CT_MIN(message->hello.protocol, (uint32_t)CT_WIRE_PROTOCOL);
+    reader->offered = true;
 }
 
 void ct_frame_reader_note_received(struct ct_frame_reader *reader, const struct ct_message *message)
@@ -148,6 +151,7 @@ void ct_frame_reader_note_received(struct ct_frame_reader *reader, const struct 
         reader->newer = message->hello.protocol > CT_WIRE_PROTOCOL;
     } else if (message->type == CT_MSG_WELCOME) {
         reader->protocol = CT_MIN(message->welcome.protocol, reader->protocol);
+        reader->offered = false;
     }
 }
 

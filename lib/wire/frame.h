@@ -22,7 +22,8 @@ struct ct_frame_reader {
     unsigned from;          /* CT_FROM_...: which messages the peer may send */
     uint32_t limit;         /* payload bytes, below the message's own limit; changed at will */
     uint32_t next_sequence; /* of the next frame */
-    uint32_t protocol;      /* that both ends speak; CT_WIRE_OLDEST until they have agreed */
+    uint32_t protocol;      /* that both ends speak; CT_WIRE_OLDEST where nobody says HELLO */
+    bool offered;           /* it was offered to the peer, which has not answered */
     bool newer;             /* the peer knows more than wire.def */
     uint16_t skipped;       /* the first type that was passed over for that; 0: none */
     int failed;             /* the error that ended the stream: every later call repeats it */

@@ -11,7 +11,8 @@ struct cursor {
     const unsigned char *end;
     struct ct_arena *arena;
     const struct ct_wire_shape *shape; /* the message, for its name */
-    uint32_t protocol;                 /* that its sender speaks */
+    uint32_t protocol;                 /* that its sender speaks, ... */
+    bool offered;                      /* ... or an older one */
     struct ct_error *err;
 };
 
@@ -167,7 +168,9 @@ static int read_fields(struct cursor *in, const struct ct_wire_shape *shape, voi
         void *at = (char *)body + field->offset;
         size_t width = ct_wire_width(field->kind);
 
-        if (ct_wire_is_later(field, in->protocol)) {
+        bool may_end = field->kind == CT_WIRE_KIND_since && in->offered && left(in) == 0;
+
+        if (may_end || ct_wire_is_later(field, in->protocol)) {
             empty_fields(shape, i, body);
             break;
         }
@@ -214,6 +217,7 @@ int ct_wire_decode(const struct ct_frame *frame, struct ct_arena *arena,
         .arena = arena,
         .shape = shape,
         .protocol = frame->protocol != 0 ? frame->protocol : CT_WIRE_OLDEST,
+        .offered = frame->offered,
         .err = err,
     };
     if (ct_wire_is_later(&shape->fields[0], in.protocol))

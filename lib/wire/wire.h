@@ -155,6 +155,8 @@ struct ct_frame {
     uint32_t sequence;
     uint32_t protocol; /* that its sender speaks here; 0: nothing is agreed, CT_WIRE_OLDEST */
     bool newer;        /* its sender knows more fields than wire.def: they are passed over */
+    bool offered; /* the protocol was offered to its sender, who may speak an older one: the message
+                   * may end where one of those does */
     const unsigned char *payload;
     size_t size;
 };

@@ -317,8 +317,9 @@ Test(codec, a_string_has_no_nul_inside_and_one_behind)
 {
     struct ct_message sent = {.type = CT_MSG_SUMMARY, .summary = {.text = "abc"}}, got;
 
-    cr_assert_eq(encode(&sent, 0, &out, NULL), 0);
+    cr_assert_eq(ct_wire_encode(&sent, 0, &out, NULL), 0);
     struct ct_frame frame = frame_of(&out);
+    frame.protocol = CT_WIRE_OLDEST; /* in which the text is the last field */
     out.data[out.size - 3] = '\0';
     cr_assert_eq(ct_wire_decode(&frame, &lists, &got, NULL), CT_EPROTOCOL);
     out.data[out.size - 3] = 'b';
@@ -340,15 +341,13 @@ Test(codec, a_null_string_is_sent_as_an_empty_one)
 
 Test(codec, a_list_that_fits_no_arena_is_an_error_and_not_a_crash)
 {
+    struct ct_wire_run runs[50] = {{.nodes = 1}};
+    const struct ct_message sent = {.type = CT_MSG_ASSIGN, .assign = {.runs = {runs, 50}}};
+    struct ct_message got;
     struct ct_arena tiny;
     struct ct_error err = {0};
 
     ct_arena_init(&tiny, 64);
-    struct ct_message sent = with_count(
-        ct_wire_shape_of(CT_MSG_ASSIGN),
-        &ct_wire_shape_of(CT_MSG_ASSIGN)->fields[ct_wire_shape_of(CT_MSG_ASSIGN)->field_count - 1],
-        50);
-    struct ct_message got;
     cr_assert_eq(encode(&sent, 0, &out, NULL), 0);
     struct ct_frame frame = frame_of(&out);
     cr_assert_eq(ct_wire_decode(&frame, &tiny, &got, &err), CT_ENOMEM);

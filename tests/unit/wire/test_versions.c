@@ -118,6 +118,28 @@ Test(versions, a_newer_peer_may_send_fields_behind_the_last_one_and_nobody_else)
     }
 }
 
+/* Whoever dials has offered its newest protocol; until the answer, it may be of an older one. */
+Test(versions, before_the_answer_to_its_offer_a_message_may_end_where_an_older_protocol_does)
+{
+    for (size_t i = 0; i < shape_count() * 10; i++) {
+        const struct ct_wire_shape *shape = shape_at(i % shape_count());
+        struct ct_message sent = random_message(&rng, shape, RANDOM_SMALL, &arena), got;
+
+        ct_buf_clear(&out);
+        if (ct_wire_encode_as(&sent, CT_WIRE_OLDEST, 0, &out, NULL) == CT_WIRE_NOT_THERE)
+            continue;
+        struct ct_frame frame = frame_in(CT_WIRE_PROTOCOL, false);
+        frame.offered = true;
+        cr_assert_eq(ct_wire_decode(&frame, &lists, &got, &err), 0, "%s", err.text);
+        leave_out(shape, CT_WIRE_OLDEST, &sent);
+        cr_assert(equal_fields(shape, ct_wire_body(&sent), ct_wire_body(&got)), "%s", shape->name);
+        if (frame.size == 0)
+            continue;
+        frame.size--;
+        cr_assert_eq(ct_wire_decode(&frame, &lists, &got, NULL), CT_EPROTOCOL);
+    }
+}
+
 Test(versions, what_a_newer_peer_cuts_short_is_refused_all_the_same)
 {
     for (size_t i = 0; i < shape_count(); i++) {
@@ -238,11 +260,13 @@ static uint32_t agree(uint32_t dialled, uint32_t welcomed)
 
     ct_frame_reader_init(&other, CT_FROM_SERVER, CT_WIRE_CONTROL);
     cr_assert_eq(other.protocol, CT_WIRE_OLDEST);
+    cr_assert_not(other.offered);
     ct_frame_reader_note_sent(&other, &hello);
     cr_assert_eq(other.protocol, CT_MIN(dialled, (uint32_t)CT_WIRE_PROTOCOL));
     if (welcomed > 0)
         ct_frame_reader_note_received(&other, &welcome);
     cr_assert_not(other.newer);
+    cr_assert_eq(other.offered, welcomed == 0);
     return other.protocol;
 }
 
