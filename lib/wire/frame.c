@@ -109,7 +109,7 @@ static int next_frame(struct ct_frame_reader *reader, struct ct_frame *ret_frame
         .sequence = reader->next_sequence++,
         .protocol = reader->protocol,
         .newer = reader->newer,
-        .offered = reader->offered,
+        .agreed = reader->agreed,
         .payload = at + CT_WIRE_HEADER,
         .size = length,
     };
@@ -138,10 +138,8 @@ int ct_frame_reader_next(struct ct_frame_reader *reader, struct ct_frame *ret_fr
 
 void ct_frame_reader_note_sent(struct ct_frame_reader *reader, const struct ct_message *message)
 {
-    if (message->type != CT_MSG_HELLO)
-        return;
-    reader->protocol = CT_MIN(message->hello.protocol, (uint32_t)CT_WIRE_PROTOCOL);
-    reader->offered = true;
+    if (message->type == CT_MSG_HELLO)
+        reader->protocol = CT_MIN(message->hello.protocol, (uint32_t)CT_WIRE_PROTOCOL);
 }
 
 void ct_frame_reader_note_received(struct ct_frame_reader *reader, const struct ct_message *message)
@@ -149,9 +147,10 @@ void ct_frame_reader_note_received(struct ct_frame_reader *reader, const struct 
     if (message->type == CT_MSG_HELLO) {
         reader->protocol = CT_MIN(message->hello.protocol, (uint32_t)CT_WIRE_PROTOCOL);
         reader->newer = message->hello.protocol > CT_WIRE_PROTOCOL;
+        reader->agreed = true;
     } else if (message->type == CT_MSG_WELCOME) {
         reader->protocol = CT_MIN(message->welcome.protocol, reader->protocol);
-        reader->offered = false;
+        reader->agreed = true;
     }
 }
 

@@ -3,8 +3,8 @@
  * Push the received bytes, then call next until it returns 0. The magic is checked as soon as its 4
  * bytes have arrived, the header with its 16: flags, type, direction, length and sequence, in this
  * order. A type that is unknown is refused, or passed over where the peer is of a newer release: it
- * has said so in its HELLO. The buffer grows with the bytes that arrived, never by an announced length, and is freed
- * after a large frame. */
+ * has said so in its HELLO. The buffer grows with the bytes that arrived, never by an announced
+ * length, and is freed after a large frame. */
 #ifndef CT_WIRE_FRAME_H
 #define CT_WIRE_FRAME_H
 
@@ -22,8 +22,8 @@ struct ct_frame_reader {
     unsigned from;          /* CT_FROM_...: which messages the peer may send */
     uint32_t limit;         /* payload bytes, below the message's own limit; changed at will */
     uint32_t next_sequence; /* of the next frame */
-    uint32_t protocol;      /* that both ends speak; CT_WIRE_OLDEST where nobody says HELLO */
-    bool offered;           /* it was offered to the peer, which has not answered */
+    uint32_t protocol;      /* for what is sent to the peer; CT_WIRE_OLDEST where none says HELLO */
+    bool agreed;            /* the peer speaks it too: it has said HELLO, or WELCOME */
     bool newer;             /* the peer knows more than wire.def */
     uint16_t skipped;       /* the first type that was passed over for that; 0: none */
     int failed;             /* the error that ended the stream: every later call repeats it */
@@ -46,7 +46,7 @@ int ct_frame_reader_next(struct ct_frame_reader *reader, struct ct_frame *ret_fr
 
 /* Note what a HELLO that was sent to the peer, or its own, or its WELCOME says of the protocol that
  * is spoken from then on; other messages say nothing. What is sent to it is encoded in
- * `reader->protocol`. */
+ * `reader->protocol`, at first in the one that was offered. */
 void ct_frame_reader_note_sent(struct ct_frame_reader *reader, const struct ct_message *message);
 void ct_frame_reader_note_received(struct ct_frame_reader *reader,
                                    const struct ct_message *message);

@@ -12,7 +12,7 @@ struct cursor {
     struct ct_arena *arena;
     const struct ct_wire_shape *shape; /* the message, for its name */
     uint32_t protocol;                 /* that its sender speaks, ... */
-    bool offered;                      /* ... or an older one */
+    bool agreed;                       /* ... or an older one, if false */
     struct ct_error *err;
 };
 
@@ -168,7 +168,7 @@ static int read_fields(struct cursor *in, const struct ct_wire_shape *shape, voi
         void *at = (char *)body + field->offset;
         size_t width = ct_wire_width(field->kind);
 
-        bool may_end = field->kind == CT_WIRE_KIND_since && in->offered && left(in) == 0;
+        bool may_end = field->kind == CT_WIRE_KIND_since && !in->agreed && i > 0 && left(in) == 0;
 
         if (may_end || ct_wire_is_later(field, in->protocol)) {
             empty_fields(shape, i, body);
@@ -216,8 +216,8 @@ int ct_wire_decode(const struct ct_frame *frame, struct ct_arena *arena,
         .end = frame->payload + frame->size,
         .arena = arena,
         .shape = shape,
-        .protocol = frame->protocol != 0 ? frame->protocol : CT_WIRE_OLDEST,
-        .offered = frame->offered,
+        .protocol = frame->agreed ? frame->protocol : CT_WIRE_PROTOCOL,
+        .agreed = frame->agreed,
         .err = err,
     };
     if (ct_wire_is_later(&shape->fields[0], in.protocol))

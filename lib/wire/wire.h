@@ -8,8 +8,8 @@
  * All numbers are little-endian. `flags` is 0. `sequence` counts the frames of one direction of one
  * connection from 0. A field is its number; a string is u16 length, bytes, NUL; bytes are u32
  * length, bytes; a list is u32 count, records; one record is its fields. There is one encoding of a
- * message, and no bytes may follow the last field; but a peer of a newer release may send fields that
- * this one does not know (README.md, Versions).
+ * message, and no bytes may follow the last field; but a peer of a newer release may send fields
+ * that are unknown here (README.md, Versions).
  *
  * The codec walks descriptors made from wire.def, so no code belongs to one message. It is pure:
  * no clock, no I/O. Nothing is allocated by a length that was not checked. */
@@ -153,10 +153,10 @@ struct ct_message {
 struct ct_frame {
     uint16_t type;
     uint32_t sequence;
-    uint32_t protocol; /* that its sender speaks here; 0: nothing is agreed, CT_WIRE_OLDEST */
-    bool newer;        /* its sender knows more fields than wire.def: they are passed over */
-    bool offered; /* the protocol was offered to its sender, who may speak an older one: the message
-                   * may end where one of those does */
+    bool agreed; /* both ends know what they speak: `protocol`. Else the sender may speak an
+                        * older one, and the message may end before any SINCE */
+    bool newer;  /* its sender knows more fields than wire.def: they are passed over */
+    uint32_t protocol;
     const unsigned char *payload;
     size_t size;
 };
@@ -165,8 +165,8 @@ struct ct_frame {
 enum { CT_WIRE_NOT_THERE = 1 };
 
 /* Append `message` to `out` as a whole frame, as a peer understands it with whom nothing is agreed:
- * in CT_WIRE_OLDEST. 0; CT_ELIMIT when a field, a list or the frame is above its limit (the sentence
- * names it); CT_ENOMEM. `out` is as it was on failure. */
+ * in CT_WIRE_OLDEST. 0; CT_ELIMIT when a field, a list or the frame is above its limit (the
+ * sentence names it); CT_ENOMEM. `out` is as it was on failure. */
 int ct_wire_encode(const struct ct_message *message, uint32_t sequence, struct ct_buf *out,
                    struct ct_error *err);
 

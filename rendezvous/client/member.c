@@ -291,30 +291,14 @@ static void on_welcome(struct ct_member *member, const struct ct_msg_welcome *m)
         ct_member_send_leave(member);
 }
 
-/* A daemon that does not speak this agent's protocol may speak an older one that the agent speaks
- * too: dial it again with that. False: there is none. */
-static bool speak_older(struct ct_member *member, const struct ct_msg_refuse *m)
-{
-    if (m->code != CT_EPROTOCOL || member->phase != CT_MEMBER_JOINING)
-        return false;
-    member->protocol = ct_wire_next_older(member->protocol);
-    if (member->protocol == CT_WIRE_PROTOCOL) {
-        ct_error_set(&member->last_error, m->code,
-                     "%s (this ctrun speaks protocols %d to %d; upgrade the daemon first, then the "
-                     "nodes)",
-                     m->text, CT_WIRE_OLDEST, CT_WIRE_PROTOCOL);
-        return false;
-    }
-    member->io.disconnect(member->io.context);
-    connect_later(member, 0);
-    return true;
-}
-
 static void on_refuse(struct ct_member *member, const struct ct_msg_refuse *m)
 {
     ct_error_set(&member->last_error, m->code, "%s", m->text);
-    if (speak_older(member, m))
+    if (m->code == CT_EPROTOCOL && ct_member_speak_older(member)) {
+        member->io.disconnect(member->io.context);
+        connect_later(member, 0);
         return;
+    }
     if (m->code == CT_EAUTH && member->was_joined) {
         struct ct_error why = member->last_error;
         member->io.disconnect(member->io.context);

@@ -104,7 +104,6 @@ static void send_waiting(struct link *link)
 
     ct_arena_init(&arena, ARENA_BYTES);
     ct_frame_reader_init(&reader, CT_FROM_REPLICA, CT_WIRE_VALUE);
-    reader.protocol = CT_WIRE_PROTOCOL; /* as it was encoded, below */
     if (ct_frame_reader_push(&reader, link->frame.data, link->frame.size) == 0 &&
         ct_frame_reader_next(&reader, &frame, NULL) == 1 &&
         ct_wire_decode(&frame, &arena, &message, NULL) == 0)

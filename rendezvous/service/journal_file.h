@@ -39,8 +39,8 @@ struct ct_journal_options {
     bool takeover;        /* claim the next epoch even while another daemon holds the lock */
     size_t compact_bytes; /* replace the file when it has grown to this and doubled; 0: 1 MiB */
     size_t limit_bytes;   /* of a file that is written or read; 0: 256 MiB */
-    /* Called with each record before the epoch is claimed, and so before a daemon that runs is ended:
-     * an error leaves the journal to it. NULL: nothing but sums and order is checked. */
+    /* Called with each record before the epoch is claimed, which ends a daemon that runs: an error
+     * leaves the journal to that. NULL: nothing but sums and order is checked. */
     ct_journal_each_fn check;
     ct_journal_each_fn replay;
     /* Emit, through emit(emit_context, ...), all records that a new journal needs. 0, or a negative

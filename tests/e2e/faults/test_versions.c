@@ -1,5 +1,5 @@
-/* Two releases side by side: the programs under test, and those of the release before, in the folder
- * that TEST_PREVIOUS names (scripts/versions builds it). Without it all is skipped.
+/* Two releases side by side: the programs under test, and those of the release before, in the
+ * folder that TEST_PREVIOUS names (scripts/versions builds it). Without it all is skipped.
  *
  * Hosts are namespaces, with a key: what differs between two releases differs over TLS too. */
 #include "drill.h"

@@ -1,7 +1,6 @@
 /* The service: how a link opens, who is turned away, what is forgotten when. */
 #include "scene.h"
 
-#include "base/assert.h"
 #include "rdzv_check.h"
 #include "rendezvous/service/service.h"
 
@@ -19,8 +18,7 @@ struct peer {
     struct ct_id id;
     int closed; /* the code, 0: open */
     int refused;
-    uint32_t spoken; /* of its WELCOME */
-    char text[512];  /* of the refusal or the close */
+    char text[512]; /* of the refusal or the close */
     unsigned prepares, rounds, closes, acks, releases, replies;
     bool has_key;
 };
@@ -40,8 +38,6 @@ static void io_send(void *context, void *to, const struct ct_message *message)
     struct bench *b = context;
     if (message->type == CT_MSG_STORE_REPLY && message->store_reply.value.size > 0)
         b->value = (char)message->store_reply.value.data[0];
-    if (message->type == CT_MSG_WELCOME)
-        peer->spoken = message->welcome.protocol;
     peer->replies += message->type == CT_MSG_STORE_REPLY;
     peer->prepares += message->type == CT_MSG_PREPARE;
     peer->rounds += message->type == CT_MSG_ROUND;
@@ -196,43 +192,6 @@ Test(service, who_asks_for_the_transcript_reads_events_and_actions_but_no_heartb
                               "< PERSIST #2 COMMIT g1\n"
                               "> PERSISTED #2\n"
                               "< all ROUND g1 world=1 [h:0]\n");
-    ct_service_free(b.service);
-}
-
-Test(service, a_node_that_is_too_old_is_told_which_protocols_are_spoken)
-{
-    struct bench b;
-    char words[128];
-    begin(&b, NULL);
-    struct peer *peer = open_peer(&b, 1);
-    hello(&b, peer, "j", CT_WIRE_OLDEST - 1);
-    cr_assert_eq(peer->refused, CT_EPROTOCOL);
-    (void)snprintf(words, sizeof words,
-                   "too old for this rendezvous (protocol %d, here %d to %d): ", CT_WIRE_OLDEST - 1,
-                   CT_WIRE_OLDEST, CT_WIRE_PROTOCOL);
-    cr_assert_not_null(strstr(peer->text, words), "%s", peer->text);
-    ct_service_free(b.service);
-}
-
-/* The next release's node is one of a round with one of this and one of the oldest release. */
-Test(service, nodes_of_several_releases_are_in_one_round_and_each_is_told_what_is_spoken)
-{
-    static const uint32_t newest[] = {CT_WIRE_PROTOCOL + 1, CT_WIRE_PROTOCOL, CT_WIRE_OLDEST};
-    struct bench b;
-    begin(&b, NULL);
-    for (size_t i = 0; i < CT_COUNT(newest); i++) {
-        struct peer *peer = open_peer(&b, i);
-        struct ct_message m = join_of(peer, CT_COUNT(newest));
-        hello(&b, peer, "j", newest[i]);
-        ct_service_message(b.service, 0, peer->link, &m);
-        cr_assert_eq(peer->refused, 0, "%s", peer->text);
-        cr_assert_eq(peer->spoken, CT_MIN(newest[i], (uint32_t)CT_WIRE_PROTOCOL));
-    }
-    ct_service_tick(b.service, 1);
-    for (size_t i = 0; i < CT_COUNT(newest); i++)
-        promise(&b, &b.peers[i], 1);
-    for (size_t i = 0; i < CT_COUNT(newest); i++)
-        cr_assert_eq(b.peers[i].rounds, 1);
     ct_service_free(b.service);
 }
 

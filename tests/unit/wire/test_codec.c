@@ -34,6 +34,7 @@ static struct ct_frame frame_of(const struct ct_buf *buf)
     return (struct ct_frame){
         .type = ct_get_le16(buf->data + 8),
         .sequence = ct_get_le32(buf->data + 12),
+        .agreed = true,
         .protocol = CT_WIRE_PROTOCOL,
         .payload = (const unsigned char *)buf->data + CT_WIRE_HEADER,
         .size = buf->size - CT_WIRE_HEADER,
