@@ -175,8 +175,11 @@ Test(codec, no_payload_cut_anywhere_is_taken)
             /* The cut payload lies at the end of its own block, so that ASan sees a read beyond. */
             unsigned char *cut = malloc(size > 0 ? size : 1);
             memcpy(cut, whole.payload, size);
-            struct ct_frame frame = {
-                .type = whole.type, .protocol = CT_WIRE_PROTOCOL, .payload = cut, .size = size};
+            struct ct_frame frame = {.type = whole.type,
+                                     .agreed = true,
+                                     .protocol = CT_WIRE_PROTOCOL,
+                                     .payload = cut,
+                                     .size = size};
             int code = ct_wire_decode(&frame, &lists, &got, NULL);
             free(cut);
             cr_assert_eq(code, CT_EPROTOCOL, "%s cut to %zu bytes", shape->name, size);
