@@ -533,6 +533,10 @@ arm64-check: all ## unit tests for arm64 under qemu (those of the table in scrip
 	scripts/arm64 check $(ARM64_BUILD)
 	scripts/arm64 same-bits $(ARM64_BUILD) $(BUILD)
 
+.PHONY: versions-check
+versions-check: all ## the previous release's programs, this tree's and a later protocol's in pairs (root; PREVIOUS=TAG)
+	scripts/versions $(PREVIOUS)
+
 .PHONY: wheel
 wheel: $(SHARED) $(WHEEL_PROGRAMS) ## build/wheel/ctrun-*.whl for pip install: the Python package, the library, the programs
 	scripts/package/wheel $(BUILD) build/wheel

@@ -72,6 +72,7 @@ struct ct_conn {
     uint64_t armed_ms;    /* when the timer fires; 0: not armed */
     bool is_bound;        /* its hello was made with the key (TLS, on a server) */
     bool proven;          /* its first message has come */
+    bool skipped;         /* on_skipped was called */
 
     char peer[CT_ENDPOINT_TEXT];
 

@@ -113,10 +113,10 @@ size_t ct_conn_queued(const struct ct_conn *conn)
 static int put_message(struct ct_conn *conn, const struct ct_message *message, struct ct_error *err)
 {
     struct ct_buf *frame = conn->tls != NULL ? &conn->plain : &conn->out;
-    int code = ct_wire_encode(message, conn->next_sequence, frame, err);
-
+    ct_frame_reader_note_sent(&conn->reader, message);
+    int code = ct_wire_encode_as(message, conn->reader.protocol, conn->next_sequence, frame, err);
     if (code != 0)
-        return code;
+        return code == CT_WIRE_NOT_THERE ? 0 : code;
     conn->next_sequence++;
     if (conn->tls == NULL)
         return 0;

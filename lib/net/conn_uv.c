@@ -277,6 +277,7 @@ static void deliver(struct ct_conn *conn, const struct ct_frame *frame)
         refuse(conn, &err);
         return;
     }
+    ct_frame_reader_note_received(&conn->reader, &message);
     if (!conn->proven) {
         conn->proven = true;
         if (conn->listener != NULL)
@@ -285,6 +286,16 @@ static void deliver(struct ct_conn *conn, const struct ct_frame *frame)
     ct_turns_charge(conn, CT_TURN_MESSAGE);
     conn->callbacks.on_message(conn, &message);
     ct_arena_deinit(&conn->lists);
+}
+
+/* A peer of a newer release has sent a message that is unknown here: once. */
+static void report_skipped(struct ct_conn *conn)
+{
+    if (conn->reader.skipped == 0 || conn->skipped)
+        return;
+    conn->skipped = true;
+    if (conn->callbacks.on_skipped != NULL)
+        conn->callbacks.on_skipped(conn, conn->reader.skipped);
 }
 
 /* The messages that have come, as many as its account may have in this turn. */
@@ -296,6 +307,7 @@ static void deliver_all(struct ct_conn *conn)
 
     while (conn->state == CT_CONN_OPEN && !ct_turns_is_over(conn)) {
         code = ct_frame_reader_next(&conn->reader, &frame, &err);
+        report_skipped(conn);
         if (code <= 0)
             break;
         deliver(conn, &frame);

@@ -42,6 +42,9 @@ struct ct_conn_callbacks {
      * obstacle, and whenever a peer has accepted and the TLS handshake begins. `accepted`: the last
      * peer has accepted, and its part of the handshake is missing. */
     void (*on_waiting)(struct ct_conn *conn, uint64_t waited_ms, const char *what, bool accepted);
+    /* The peer is of a newer release, and its message of this type was passed over, as all others
+     * that are unknown here will be. Called once at most (may be NULL). */
+    void (*on_skipped)(struct ct_conn *conn, unsigned type);
 };
 
 /* The budget of queued bytes of all connections of one loop; outlives them. Above the limit, a

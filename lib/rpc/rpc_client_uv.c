@@ -165,7 +165,8 @@ int ct_rpc_dial(uv_loop_t *loop, const struct ct_endpoint *endpoint,
                 const struct ct_rpc_options *options, struct ct_rpc_client **ret_client,
                 struct ct_error *err)
 {
-    static const struct ct_conn_callbacks callbacks = {on_open, on_message, on_close, NULL};
+    static const struct ct_conn_callbacks callbacks = {
+        .on_open = on_open, .on_message = on_message, .on_close = on_close};
     struct ct_conn_options conn = ct_rpc_conn_options(options, CT_FROM_CALLEE);
     struct ct_rpc_client *client = calloc(1, sizeof *client);
 

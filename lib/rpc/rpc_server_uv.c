@@ -147,7 +147,8 @@ int ct_rpc_serve(uv_loop_t *loop, const struct ct_endpoint *endpoint,
                  const struct ct_rpc_options *options, const struct ct_rpc_service *service,
                  struct ct_rpc_server **ret_server, struct ct_error *err)
 {
-    static const struct ct_conn_callbacks callbacks = {on_open, on_message, on_close, NULL};
+    static const struct ct_conn_callbacks callbacks = {
+        .on_open = on_open, .on_message = on_message, .on_close = on_close};
     const struct ct_listener_options listener = {
         .conn = ct_rpc_conn_options(options, CT_FROM_CALLER),
         .max_connections = options->callers_max > 0 ? options->callers_max : CT_RPC_CALLERS,

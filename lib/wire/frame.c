@@ -8,13 +8,14 @@
 
 enum {
     MAGIC_BYTES = 4,
-    UNREAD_LIMIT = 1 << 20, /* bytes that may pile up behind the frame in progress */
-    KEEP_BYTES = 256 << 10, /* a larger empty buffer is given back */
+    UNREAD_LIMIT = 1 << 20,          /* bytes that may pile up behind the frame in progress */
+    SKIPPED_LIMIT = CT_WIRE_CONTROL, /* of a message that is passed over */
+    KEEP_BYTES = 256 << 10,          /* a larger empty buffer is given back */
 };
 
 void ct_frame_reader_init(struct ct_frame_reader *reader, unsigned from, uint32_t limit)
 {
-    *reader = (struct ct_frame_reader){.from = from, .limit = limit};
+    *reader = (struct ct_frame_reader){.from = from, .limit = limit, .protocol = CT_WIRE_OLDEST};
 }
 
 void ct_frame_reader_deinit(struct ct_frame_reader *reader)
@@ -69,27 +70,27 @@ static int judge(const struct ct_frame_reader *reader, const unsigned char *head
     if (ct_get_le16(header + 10) != 0)
         return ct_error_set(err, CT_EPROTOCOL, "a frame has the unknown flags 0x%x",
                             ct_get_le16(header + 10));
-    if (shape == NULL)
+    if (shape == NULL && !reader->newer)
         return ct_error_set(err, CT_EPROTOCOL, "message type %u is unknown", type);
-    if ((shape->from & reader->from) == 0)
+    if (shape != NULL && (shape->from & reader->from) == 0)
         return ct_error_set(err, CT_EPROTOCOL, "message %s must not come from this peer",
                             shape->name);
-    if (length > shape->frame_limit || length > reader->limit)
+    uint32_t limit = CT_MIN(shape != NULL ? shape->frame_limit : SKIPPED_LIMIT, reader->limit);
+    if (length > limit)
         return ct_error_set(err, CT_ELIMIT, "message %s announces %u bytes, at most %u may come",
-                            shape->name, length, CT_MIN(shape->frame_limit, reader->limit));
+                            ct_wire_name(type), length, limit);
     if (sequence != reader->next_sequence)
         return ct_error_set(err, CT_EPROTOCOL, "frame %u came where frame %u was due", sequence,
                             reader->next_sequence);
     return 0;
 }
 
-int ct_frame_reader_next(struct ct_frame_reader *reader, struct ct_frame *ret_frame,
-                         struct ct_error *err)
+/* The next whole frame, of a known type or not. */
+static int next_frame(struct ct_frame_reader *reader, struct ct_frame *ret_frame,
+                      struct ct_error *err)
 {
     size_t size = reader->buf.size - reader->start;
 
-    if (reader->failed != 0)
-        return ct_error_set(err, reader->failed, "the stream of frames is broken");
     if (size < MAGIC_BYTES)
         return 0;
     const unsigned char *at = (const unsigned char *)reader->buf.data + reader->start;
@@ -106,11 +107,51 @@ int ct_frame_reader_next(struct ct_frame_reader *reader, struct ct_frame *ret_fr
     *ret_frame = (struct ct_frame){
         .type = ct_get_le16(at + 8),
         .sequence = reader->next_sequence++,
+        .protocol = reader->protocol,
+        .newer = reader->newer,
+        .agreed = reader->agreed,
         .payload = at + CT_WIRE_HEADER,
         .size = length,
     };
     reader->start += CT_WIRE_HEADER + length;
     return 1;
+}
+
+int ct_frame_reader_next(struct ct_frame_reader *reader, struct ct_frame *ret_frame,
+                         struct ct_error *err)
+{
+    struct ct_frame frame;
+    int code;
+
+    if (reader->failed != 0)
+        return ct_error_set(err, reader->failed, "the stream of frames is broken");
+    while ((code = next_frame(reader, &frame, err)) == 1) {
+        if (ct_wire_shape_of(frame.type) != NULL) {
+            *ret_frame = frame;
+            break;
+        }
+        if (reader->skipped == 0)
+            reader->skipped = frame.type;
+    }
+    return code;
+}
+
+void ct_frame_reader_note_sent(struct ct_frame_reader *reader, const struct ct_message *message)
+{
+    if (message->type == CT_MSG_HELLO)
+        reader->protocol = CT_MIN(message->hello.protocol, (uint32_t)CT_WIRE_PROTOCOL);
+}
+
+void ct_frame_reader_note_received(struct ct_frame_reader *reader, const struct ct_message *message)
+{
+    if (message->type == CT_MSG_HELLO) {
+        reader->protocol = CT_MIN(message->hello.protocol, (uint32_t)CT_WIRE_PROTOCOL);
+        reader->newer = message->hello.protocol > CT_WIRE_PROTOCOL;
+        reader->agreed = true;
+    } else if (message->type == CT_MSG_WELCOME) {
+        reader->protocol = CT_MIN(message->welcome.protocol, reader->protocol);
+        reader->agreed = true;
+    }
 }
 
 bool ct_frame_reader_inside(const struct ct_frame_reader *reader)

@@ -2,8 +2,9 @@
  *
  * Push the received bytes, then call next until it returns 0. The magic is checked as soon as its 4
  * bytes have arrived, the header with its 16: flags, type, direction, length and sequence, in this
- * order. The buffer grows with the bytes that arrived, never by an announced length, and is freed
- * after a large frame. */
+ * order. A type that is unknown is refused, or passed over where the peer is of a newer release: it
+ * has said so in its HELLO. The buffer grows with the bytes that arrived, never by an announced
+ * length, and is freed after a large frame. */
 #ifndef CT_WIRE_FRAME_H
 #define CT_WIRE_FRAME_H
 
@@ -21,6 +22,10 @@ struct ct_frame_reader {
     unsigned from;          /* CT_FROM_...: which messages the peer may send */
     uint32_t limit;         /* payload bytes, below the message's own limit; changed at will */
     uint32_t next_sequence; /* of the next frame */
+    uint32_t protocol;      /* for what is sent to the peer; CT_WIRE_OLDEST where none says HELLO */
+    bool agreed;            /* the peer speaks it too: it has said HELLO, or WELCOME */
+    bool newer;             /* the peer knows more than wire.def */
+    uint16_t skipped;       /* the first type that was passed over for that; 0: none */
     int failed;             /* the error that ended the stream: every later call repeats it */
 };
 
@@ -38,6 +43,13 @@ int ct_frame_reader_push(struct ct_frame_reader *reader, const void *data, size_
  * close it. */
 int ct_frame_reader_next(struct ct_frame_reader *reader, struct ct_frame *ret_frame,
                          struct ct_error *err);
+
+/* Note what a HELLO that was sent to the peer, or its own, or its WELCOME says of the protocol that
+ * is spoken from then on; other messages say nothing. What is sent to it is encoded in
+ * `reader->protocol`, at first in the one that was offered. */
+void ct_frame_reader_note_sent(struct ct_frame_reader *reader, const struct ct_message *message);
+void ct_frame_reader_note_received(struct ct_frame_reader *reader,
+                                   const struct ct_message *message);
 
 /* Return whether the stream is inside a frame, so that its end now is an error. */
 bool ct_frame_reader_inside(const struct ct_frame_reader *reader);

@@ -70,9 +70,11 @@ int ct_link_send(struct ct_link *link, const struct ct_message *message, int tim
     struct deadline deadline = deadline_in(timeout_ms);
 
     ct_buf_clear(&link->out);
-    int code = ct_wire_encode(message, link->next_sequence, &link->out, err);
+    ct_frame_reader_note_sent(&link->reader, message);
+    int code =
+        ct_wire_encode_as(message, link->reader.protocol, link->next_sequence, &link->out, err);
     if (code != 0)
-        return code;
+        return code == CT_WIRE_NOT_THERE ? 0 : code;
     for (size_t sent = 0; sent < link->out.size;) {
         ssize_t count = send(link->fd, link->out.data + sent, link->out.size - sent,
                              MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -116,6 +118,16 @@ static int fill(struct ct_link *link, struct ct_error *err)
     return ct_error_set(err, -errno, "cannot receive: %s", strerror(errno));
 }
 
+static int decode(struct ct_link *link, const struct ct_frame *frame, struct ct_arena *arena,
+                  struct ct_message *ret_message, struct ct_error *err)
+{
+    int code = ct_wire_decode(frame, arena, ret_message, err);
+
+    if (code == 0)
+        ct_frame_reader_note_received(&link->reader, ret_message);
+    return code;
+}
+
 int ct_link_receive(struct ct_link *link, int timeout_ms, struct ct_arena *arena,
                     struct ct_message *ret_message, struct ct_error *err)
 {
@@ -127,7 +139,7 @@ int ct_link_receive(struct ct_link *link, int timeout_ms, struct ct_arena *arena
         if (code < 0)
             return code;
         if (code > 0)
-            return ct_wire_decode(&frame, arena, ret_message, err);
+            return decode(link, &frame, arena, ret_message, err);
         code = fill(link, err);
         if (code < 0)
             return code;

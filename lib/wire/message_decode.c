@@ -11,6 +11,8 @@ struct cursor {
     const unsigned char *end;
     struct ct_arena *arena;
     const struct ct_wire_shape *shape; /* the message, for its name */
+    uint32_t protocol;                 /* that its sender speaks, ... */
+    bool agreed;                       /* ... or an older one, if false */
     struct ct_error *err;
 };
 
@@ -143,6 +145,20 @@ static int read_list(struct cursor *in, const struct ct_wire_field *field,
     return code;
 }
 
+/* What the sender's protocol lacks: all is 0 already, but a string is never NULL. */
+static void empty_fields(const struct ct_wire_shape *shape, size_t from, void *body)
+{
+    for (size_t i = from; i < shape->field_count; i++) {
+        const struct ct_wire_field *field = &shape->fields[i];
+        void *at = (char *)body + field->offset;
+
+        if (field->kind == CT_WIRE_KIND_str)
+            *(const char **)at = "";
+        else if (field->kind == CT_WIRE_KIND_one)
+            empty_fields(field->record(), 0, at);
+    }
+}
+
 static int read_fields(struct cursor *in, const struct ct_wire_shape *shape, void *body)
 {
     int code = 0;
@@ -152,7 +168,16 @@ static int read_fields(struct cursor *in, const struct ct_wire_shape *shape, voi
         void *at = (char *)body + field->offset;
         size_t width = ct_wire_width(field->kind);
 
-        if (field->kind == CT_WIRE_KIND_str) {
+        bool may_end = field->kind == CT_WIRE_KIND_since && !in->agreed && i > 0 && left(in) == 0;
+
+        if (may_end || ct_wire_is_later(field, in->protocol)) {
+            empty_fields(shape, i, body);
+            break;
+        }
+
+        if (field->kind == CT_WIRE_KIND_since) {
+            continue;
+        } else if (field->kind == CT_WIRE_KIND_str) {
             code = read_str(in, field, at);
         } else if (field->kind == CT_WIRE_KIND_bytes) {
             code = read_bytes(in, field, at);
@@ -186,11 +211,24 @@ int ct_wire_decode(const struct ct_frame *frame, struct ct_arena *arena,
     if (shape == NULL)
         return ct_error_set(err, CT_EPROTOCOL, "message type %u is unknown", frame->type);
     struct ct_message message = {.type = frame->type};
-    struct cursor in = {frame->payload, frame->payload + frame->size, arena, shape, err};
+    struct cursor in = {
+        .at = frame->payload,
+        .end = frame->payload + frame->size,
+        .arena = arena,
+        .shape = shape,
+        .protocol = frame->agreed ? frame->protocol : CT_WIRE_PROTOCOL,
+        .agreed = frame->agreed,
+        .err = err,
+    };
+    if (ct_wire_is_later(&shape->fields[0], in.protocol))
+        return ct_error_set(err, CT_EPROTOCOL,
+                            "message %s is unknown in protocol %u, which its "
+                            "sender speaks",
+                            shape->name, in.protocol);
     int code = read_fields(&in, shape, &message.hello);
     if (code != 0)
         return code;
-    if (left(&in) > 0)
+    if (left(&in) > 0 && !frame->newer)
         return ct_error_set(err, CT_EPROTOCOL, "message %s has %zu bytes behind its last field",
                             shape->name, left(&in));
     *ret_message = message;

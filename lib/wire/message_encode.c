@@ -15,11 +15,22 @@ static int too_big(const char *message, const struct ct_wire_field *field, size_
                         field->limit);
 }
 
-/* Add the encoded size of `body`, the message of this name or a record in it, to `*size`. */
-static int measure(const char *message, const struct ct_wire_shape *shape, const void *body,
-                   size_t *size, struct ct_error *err)
+/* How many of the fields go to a peer that speaks `protocol`. */
+static size_t known_fields(const struct ct_wire_shape *shape, uint32_t protocol)
 {
-    for (size_t i = 0; i < shape->field_count; i++) {
+    size_t count = 0;
+
+    while (count < shape->field_count && !ct_wire_is_later(&shape->fields[count], protocol))
+        count++;
+    return count;
+}
+
+/* Add the encoded size of `body`, `count` fields of the message of this name or of a record in it,
+ * to `*size`. */
+static int measure(const char *message, const struct ct_wire_shape *shape, size_t count,
+                   const void *body, size_t *size, struct ct_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
         const struct ct_wire_field *field = &shape->fields[i];
         size_t amount = 0;
         int code = 0;
@@ -42,7 +53,8 @@ static int measure(const char *message, const struct ct_wire_shape *shape, const
             *size += 4;
             break;
         case CT_WIRE_KIND_one:
-            code = measure(message, field->record(), ct_wire_get_one(field, body), size, err);
+            code = measure(message, field->record(), field->record()->field_count,
+                           ct_wire_get_one(field, body), size, err);
             break;
         default:
             *size += ct_wire_width(field->kind);
@@ -53,7 +65,8 @@ static int measure(const char *message, const struct ct_wire_shape *shape, const
             const struct ct_wire_shape *record = field->record();
             const char *at = ct_wire_get_list(field, body).data;
             for (size_t k = 0; k < amount && code == 0; k++)
-                code = measure(message, record, at + k * record->size, size, err);
+                code =
+                    measure(message, record, record->field_count, at + k * record->size, size, err);
         }
         if (code != 0)
             return code;
@@ -76,10 +89,10 @@ static unsigned char *put_number(unsigned char *to, uint64_t value, size_t width
 }
 
 /* Write what `measure` measured; returns the end. */
-static unsigned char *put_fields(const struct ct_wire_shape *shape, const void *body,
+static unsigned char *put_fields(const struct ct_wire_shape *shape, size_t count, const void *body,
                                  unsigned char *to)
 {
-    for (size_t i = 0; i < shape->field_count; i++) {
+    for (size_t i = 0; i < count; i++) {
         const struct ct_wire_field *field = &shape->fields[i];
 
         switch (field->kind) {
@@ -99,17 +112,21 @@ static unsigned char *put_fields(const struct ct_wire_shape *shape, const void *
             struct ct_wire_any_list list = ct_wire_get_list(field, body);
             to = put_number(to, list.count, 4);
             for (uint32_t k = 0; k < list.count; k++)
-                to = put_fields(record, (const char *)list.data + k * record->size, to);
+                to = put_fields(record, record->field_count,
+                                (const char *)list.data + k * record->size, to);
             break;
         }
         case CT_WIRE_KIND_one:
-            to = put_fields(field->record(), ct_wire_get_one(field, body), to);
+            to = put_fields(field->record(), field->record()->field_count,
+                            ct_wire_get_one(field, body), to);
             break;
         case CT_WIRE_KIND_id: {
             const struct ct_id *id = (const void *)((const char *)body + field->offset);
             to = put_number(put_number(to, id->high, 8), id->low, 8);
             break;
         }
+        case CT_WIRE_KIND_since:
+            break;
         default:
             to = put_number(to, ct_wire_get_number(field, body), ct_wire_width(field->kind));
         }
@@ -120,11 +137,25 @@ static unsigned char *put_fields(const struct ct_wire_shape *shape, const void *
 int ct_wire_encode(const struct ct_message *message, uint32_t sequence, struct ct_buf *out,
                    struct ct_error *err)
 {
+    int code = ct_wire_encode_as(message, CT_WIRE_OLDEST, sequence, out, err);
+
+    return code == CT_WIRE_NOT_THERE
+               ? ct_error_set(err, CT_EPROTOCOL, "message %s is unknown in protocol %d",
+                              ct_wire_name(message->type), CT_WIRE_OLDEST)
+               : code;
+}
+
+int ct_wire_encode_as(const struct ct_message *message, uint32_t protocol, uint32_t sequence,
+                      struct ct_buf *out, struct ct_error *err)
+{
     const struct ct_wire_shape *shape = ct_wire_shape_of(message->type);
     size_t size = 0;
 
     CT_ASSERT(shape != NULL);
-    int code = measure(shape->name, shape, ct_wire_body(message), &size, err);
+    size_t count = known_fields(shape, protocol);
+    if (count == 0)
+        return CT_WIRE_NOT_THERE;
+    int code = measure(shape->name, shape, count, ct_wire_body(message), &size, err);
     if (code != 0)
         return code;
     if (size > shape->frame_limit)
@@ -138,7 +169,7 @@ int ct_wire_encode(const struct ct_message *message, uint32_t sequence, struct c
     ct_put_le16(to + 8, (uint16_t)shape->number);
     ct_put_le16(to + 10, 0);
     ct_put_le32(to + 12, sequence);
-    unsigned char *end = put_fields(shape, ct_wire_body(message), to + CT_WIRE_HEADER);
+    unsigned char *end = put_fields(shape, count, ct_wire_body(message), to + CT_WIRE_HEADER);
     CT_ASSERT(end == to + CT_WIRE_HEADER + size);
     out->size += CT_WIRE_HEADER + size;
     return 0;

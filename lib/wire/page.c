@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -37,23 +38,50 @@ int ct_page_new(const struct ct_page_kind *kind, void **ret_page, int *ret_fd, s
     return 0;
 }
 
-int ct_page_open(const struct ct_page_kind *kind, int fd, int protection, void **ret_page,
-                 struct ct_error *err)
+static int refuse_other(const struct ct_page_kind *kind, int fd, struct ct_error *err)
 {
+    return ct_error_set(err, CT_EPROTOCOL, "descriptor %d is no %s of ctrun", fd, kind->what);
+}
+
+/* A page of this kind, but of another release: its layout is another one. */
+static int refuse_version(const struct ct_page_kind *kind, int fd, uint32_t version,
+                          struct ct_error *err)
+{
+    return ct_error_set(err, CT_EPROTOCOL,
+                        "the %s in descriptor %d has version %" PRIu32 ", this program's libctrun "
+                        "knows version %" PRIu32
+                        ": ctrun is of %s release; start it with the ctrun "
+                        "of its own release, or link it with that of this ctrun",
+                        kind->what, fd, version, kind->head.version,
+                        version > kind->head.version ? "a newer" : "an older");
+}
+
+/* Judge what lies behind the descriptor before it is mapped: the head first, as the size is another
+ * in another version. */
+static int judge(const struct ct_page_kind *kind, int fd, struct ct_error *err)
+{
+    struct ct_page_head head;
     struct stat stat;
 
     if (fstat(fd, &stat) != 0)
         return refuse(kind, "look at", err);
-    if (stat.st_size != (off_t)kind->bytes)
-        return ct_error_set(err, CT_EPROTOCOL, "descriptor %d is no %s of ctrun", fd, kind->what);
+    if (pread(fd, &head, sizeof head, 0) != (ssize_t)sizeof head || head.magic != kind->head.magic)
+        return refuse_other(kind, fd, err);
+    if (head.version != kind->head.version)
+        return refuse_version(kind, fd, head.version, err);
+    return stat.st_size == (off_t)kind->bytes ? 0 : refuse_other(kind, fd, err);
+}
+
+int ct_page_open(const struct ct_page_kind *kind, int fd, int protection, void **ret_page,
+                 struct ct_error *err)
+{
+    int code = judge(kind, fd, err);
+
+    if (code != 0)
+        return code;
     void *page = mmap(NULL, kind->bytes, protection, MAP_SHARED, fd, 0);
     if (page == MAP_FAILED)
         return refuse(kind, "map", err);
-    if (memcmp(page, &kind->head, sizeof kind->head) != 0) {
-        ct_page_unmap(kind, page);
-        return ct_error_set(err, CT_EPROTOCOL, "descriptor %d is no %s of this ctrun", fd,
-                            kind->what);
-    }
     *ret_page = page;
     return 0;
 }

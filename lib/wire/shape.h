@@ -22,6 +22,7 @@ enum ct_wire_kind {
     CT_WIRE_KIND_bytes,
     CT_WIRE_KIND_list,
     CT_WIRE_KIND_one,
+    CT_WIRE_KIND_since, /* no field: those behind it came with protocol `limit` */
 };
 
 struct ct_wire_shape;
@@ -67,6 +68,12 @@ const char *ct_wire_get_str(const struct ct_wire_field *field, const void *body)
 struct ct_bytes ct_wire_get_bytes(const struct ct_wire_field *field, const void *body);
 struct ct_wire_any_list ct_wire_get_list(const struct ct_wire_field *field, const void *body);
 const void *ct_wire_get_one(const struct ct_wire_field *field, const void *body);
+
+/* Return whether `field` ends what a peer that speaks `protocol` knows of its message. */
+static inline bool ct_wire_is_later(const struct ct_wire_field *field, uint32_t protocol)
+{
+    return field->kind == CT_WIRE_KIND_since && field->limit > protocol;
+}
 
 /* Return the bytes of a number on the wire; 16 for an id, 0 for a kind without a fixed width. */
 size_t ct_wire_width(enum ct_wire_kind kind);

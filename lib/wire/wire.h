@@ -8,7 +8,8 @@
  * All numbers are little-endian. `flags` is 0. `sequence` counts the frames of one direction of one
  * connection from 0. A field is its number; a string is u16 length, bytes, NUL; bytes are u32
  * length, bytes; a list is u32 count, records; one record is its fields. There is one encoding of a
- * message, and no bytes may follow the last field.
+ * message, and no bytes may follow the last field; but a peer of a newer release may send fields
+ * that are unknown here (README.md, Versions).
  *
  * The codec walks descriptors made from wire.def, so no code belongs to one message. It is pure:
  * no clock, no I/O. Nothing is allocated by a length that was not checked. */
@@ -19,11 +20,13 @@
 #include "base/bytes.h"
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum {
-    CT_WIRE_PROTOCOL = 12,      /* what HELLO and WELCOME compare */
+    CT_WIRE_PROTOCOL = 12,      /* the newest that is spoken here: HELLO and WELCOME agree on one */
+    CT_WIRE_OLDEST = 12,        /* the oldest that is understood here */
     CT_WIRE_MAGIC = 0x01525443, /* "CTR\x01": ctrun, frame format 1 */
     CT_WIRE_HEADER = 16,        /* bytes before the payload */
 
@@ -92,6 +95,7 @@ struct ct_bytes {
 
 /* struct ct_wire_node, struct ct_wire_run; struct ct_msg_hello, struct ct_msg_welcome, ... The
  * ct_wire_of_... are for LIST and ONE, whose record may be a layout, which has another's struct. */
+#define SINCE(protocol)
 #define FIELD(kind, name) CT_WIRE_C_##kind name;
 #define STR(name, limit) const char *name;
 #define NAME(name, limit) const char *name;
@@ -122,6 +126,7 @@ struct ct_bytes {
 #undef NAME
 #undef STR
 #undef FIELD
+#undef SINCE
 
 #define RECORD(name, fields)
 #define LAYOUT(name, record, fields)
@@ -148,20 +153,38 @@ struct ct_message {
 struct ct_frame {
     uint16_t type;
     uint32_t sequence;
+    bool agreed; /* both ends know what they speak: `protocol`. Else the sender may speak an
+                        * older one, and the message may end before any SINCE */
+    bool newer;  /* its sender knows more fields than wire.def: they are passed over */
+    uint32_t protocol;
     const unsigned char *payload;
     size_t size;
 };
 
-/* Append `message` to `out` as a whole frame. 0; CT_ELIMIT when a field, a list or the frame is
- * above its limit (the sentence names it); CT_ENOMEM. `out` is as it was on failure. */
+/* The answer of ct_wire_encode_as for a message that the protocol lacks. */
+enum { CT_WIRE_NOT_THERE = 1 };
+
+/* Append `message` to `out` as a whole frame, as a peer understands it with whom nothing is agreed:
+ * in CT_WIRE_OLDEST. 0; CT_ELIMIT when a field, a list or the frame is above its limit (the
+ * sentence names it); CT_ENOMEM. `out` is as it was on failure. */
 int ct_wire_encode(const struct ct_message *message, uint32_t sequence, struct ct_buf *out,
                    struct ct_error *err);
 
+/* The same in `protocol` (CT_WIRE_OLDEST to CT_WIRE_PROTOCOL): without the fields that came later.
+ * CT_WIRE_NOT_THERE when the message itself did: nothing is appended. */
+int ct_wire_encode_as(const struct ct_message *message, uint32_t protocol, uint32_t sequence,
+                      struct ct_buf *out, struct ct_error *err);
+
 /* Read `frame` into `ret_message`. Strings and bytes point into the frame's payload, lists lie in
- * `arena`: both must outlive the message. 0; CT_EPROTOCOL for a payload that wire.def does not
- * describe (the sentence names message and field); CT_ENOMEM when the arena is full. */
+ * `arena`: both must outlive the message. What the sender's protocol lacks is 0 or empty. 0;
+ * CT_EPROTOCOL for a payload that wire.def does not describe (the sentence names message and
+ * field); CT_ENOMEM when the arena is full. */
 int ct_wire_decode(const struct ct_frame *frame, struct ct_arena *arena,
                    struct ct_message *ret_message, struct ct_error *err);
+
+/* Return the protocol to try after a peer has refused `protocol`: the next older one, and after the
+ * oldest the newest again. */
+uint32_t ct_wire_next_older(uint32_t protocol);
 
 /* Return the name of a message type, "HELLO"; "?" for an unknown one. */
 const char *ct_wire_name(unsigned type);

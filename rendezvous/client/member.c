@@ -29,6 +29,7 @@ void ct_member_init(struct ct_member *member, const struct ct_agent_options *opt
         .on = *callbacks,
         .io = *io,
         .phase = CT_MEMBER_DOWN,
+        .protocol = CT_WIRE_PROTOCOL,
         .connect_ms = UINT64_MAX,
     };
     ct_rng_init(&member->rng, seed);
@@ -211,6 +212,8 @@ static void connection_lost(struct ct_member *member, const struct ct_error *why
 {
     bool was_joined = member->phase == CT_MEMBER_JOINED;
     bool is_stranger = why->code == CT_EAUTH && member->was_joined;
+    if (was_joined)
+        member->protocol = CT_WIRE_PROTOCOL; /* who answers next may be newer */
     member->last_error = *why;
     judge_foreign(member, why);
     ct_relay_broken(&member->relay, reply, member);
@@ -291,6 +294,11 @@ static void on_welcome(struct ct_member *member, const struct ct_msg_welcome *m)
 static void on_refuse(struct ct_member *member, const struct ct_msg_refuse *m)
 {
     ct_error_set(&member->last_error, m->code, "%s", m->text);
+    if (m->code == CT_EPROTOCOL && ct_member_speak_older(member)) {
+        member->io.disconnect(member->io.context);
+        connect_later(member, 0);
+        return;
+    }
     if (m->code == CT_EAUTH && member->was_joined) {
         struct ct_error why = member->last_error;
         member->io.disconnect(member->io.context);

@@ -161,6 +161,7 @@ struct ct_member {
     struct ct_member_io io;
     struct ct_rng rng; /* jitter */
     enum ct_member_phase phase;
+    uint32_t protocol; /* that the next HELLO offers: a daemon has refused the newer ones */
     uint64_t now_ms;
     uint64_t connect_ms;    /* DOWN: when to connect */
     uint64_t heartbeat_ms;  /* JOINED: when the next is due */

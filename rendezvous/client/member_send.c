@@ -17,7 +17,7 @@ void ct_member_send_hello(struct ct_member *member)
     struct ct_message message = {
         .type = CT_MSG_HELLO,
         .hello = {.generation = member->received,
-                  .protocol = CT_WIRE_PROTOCOL,
+                  .protocol = member->protocol,
                   .job = o->run_id,
                   .host = o->host,
                   .incarnation = o->id,
@@ -25,6 +25,22 @@ void ct_member_send_hello(struct ct_member *member)
                   .epoch = member->epoch},
     };
     send_message(member, &message);
+}
+
+bool ct_member_speak_older(struct ct_member *member)
+{
+    const struct ct_error why = member->last_error;
+
+    if (member->phase != CT_MEMBER_JOINING)
+        return false;
+    member->protocol = ct_wire_next_older(member->protocol);
+    if (member->protocol != CT_WIRE_PROTOCOL)
+        return true;
+    ct_error_set(&member->last_error, why.code,
+                 "%.700s (this ctrun speaks protocols %d to %d; upgrade the daemon first, then the "
+                 "nodes)",
+                 why.text, CT_WIRE_OLDEST, CT_WIRE_PROTOCOL);
+    return false;
 }
 
 void ct_member_send_join(struct ct_member *member)

@@ -63,7 +63,8 @@ static bool terms_differ(const struct ct_rdzv *job, const struct ct_rdzv_params 
     else if (!ct_rdzv_settings_differ(wanted->settings, p->settings, text, room))
         (void)snprintf(text, room,
                        "the configuration has hash %016" PRIx64 " here, %016" PRIx64
-                       " on the nodes before",
+                       " on the nodes before, though no key is set differently: their releases of "
+                       "ctrun may have other keys; use one release for all nodes of a training",
                        wanted->config_hash, p->config_hash);
     return true;
 }

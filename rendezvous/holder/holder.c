@@ -41,6 +41,15 @@ static void begin_event(struct ct_holder *holder, uint64_t now_ms)
     holder->due_ms = holder->read_ms = now_ms + CT_HOLDER_READ_MS;
 }
 
+/* It leads and cannot read what newer ones have put on record: one of them is to lead. */
+static void yield_if_unfit(struct ct_holder *holder)
+{
+    if (holder->unfit_ms == 0 || holder->now_ms < holder->unfit_ms)
+        return;
+    holder->unfit_ms = holder->now_ms + holder->lease_ms;
+    (void)ct_replica_yield(holder->replica, holder->now_ms, 0);
+}
+
 /* When the one other voter may have been silent for long enough; then now and again. */
 static uint64_t silence_due(const struct ct_holder *holder)
 {
@@ -77,6 +86,7 @@ void ct_holder_tick(struct ct_holder *holder, uint64_t now_ms)
         holder->changed = false;
         holder->add_ms = holder->add_ms > now_ms ? holder->add_ms : 0;
         ct_replica_tick(holder->replica, now_ms);
+        yield_if_unfit(holder);
         holder_go_on_without_silent(holder);
         holder_miss_silent(holder);
         if (holder->peers == NULL && ct_replica_leader(holder->replica) == 0)
@@ -216,10 +226,10 @@ static void receive_replica(struct ct_holder *holder, struct ct_holder_conn *con
             io->admit(io->context, conn->peer);
         return;
     }
-    if (hello->protocol != CT_WIRE_PROTOCOL || strcmp(hello->job, holder->limits.only_job) != 0 ||
+    if (hello->protocol < CT_WIRE_OLDEST || strcmp(hello->job, holder->limits.only_job) != 0 ||
         holder_may(holder, conn->peer, CT_RIGHT_HOLD, hello->job, NULL) != 0) {
         io->turn_away(io->context, conn->peer, CT_EAUTH,
-                      "no replica of this job, or of another version");
+                      "no replica of this job, or of a release that is too old");
         return;
     }
     conn->is_replica = true;
@@ -227,13 +237,13 @@ static void receive_replica(struct ct_holder *holder, struct ct_holder_conn *con
     io->admit(io->context, conn->peer);
 }
 
-/* An operator of this job, of this version. */
+/* An operator of this job, whose protocol is understood. */
 static bool may_order(const struct ct_holder *holder, const struct ct_holder_conn *conn,
                       const struct ct_msg_hello *hello)
 {
     const char *job = hello->job[0] != '\0' ? hello->job : holder->limits.only_job;
 
-    return holder->peers == NULL && hello->protocol == CT_WIRE_PROTOCOL &&
+    return holder->peers == NULL && hello->protocol >= CT_WIRE_OLDEST &&
            strcmp(job, holder->limits.only_job) == 0 &&
            holder_may(holder, conn->peer, CT_RIGHT_ORDER, job, NULL) == 0;
 }

@@ -166,6 +166,7 @@ struct ct_holder {
     bool partial;        /* nodes may know of more than this record: it was a minority's */
     uint64_t led_by;     /* the last other leader; 0: none */
     uint64_t led_ms;     /* when it led last; 0: never */
+    uint64_t unfit_ms;   /* it leads and cannot read the record: when to ask another; 0: it can */
     uint64_t yielded_ms; /* when it asked another one to lead; 0: never */
     char address[CT_REPLICA_ADDRESS_BYTES]; /* where others reach it */
     enum ct_holder_endpoint endpoint;       /* its connection to where the job's nodes meet */

@@ -113,20 +113,30 @@ static void on_send(void *context, uint64_t to, const char *address,
         holder->io.send_replica(holder->io.context, to, address, message);
 }
 
-static void restore(struct ct_holder *holder)
+/* Have the service know what is on record. False: not all of it can be understood, and to serve
+ * the jobs without that could begin them anew beside what runs. */
+static bool restore(struct ct_holder *holder)
 {
     struct ct_bytes record;
     struct ct_error err = {0};
     const char *key;
 
-    for (size_t i = 0; ct_replica_entry(holder->replica, i, &key, &record); i++)
-        if (ct_service_restore(holder->service, holder->now_ms, record.data, record.size, &err) !=
-            0)
+    for (size_t i = 0; ct_replica_entry(holder->replica, i, &key, &record); i++) {
+        int rc =
+            ct_service_restore(holder->service, holder->now_ms, record.data, record.size, &err);
+
+        if (rc == CT_EPROTOCOL)
+            holder_log(holder, CT_LOG_ERROR, "%s: %s; this one does not lead", key, err.text);
+        else if (rc != 0)
             holder_log(holder, CT_LOG_ERROR, "%s is left out: %s", key, err.text);
+        if (rc == CT_EPROTOCOL)
+            return false;
+    }
     ct_service_restored(holder->service, holder_epoch(holder));
     if (holder->peers == NULL)
         ct_service_set_rebuild(holder->service, holder->partial ? CT_RDZV_REBUILD_OF_ALL
                                                                 : CT_RDZV_REBUILD_OF_ORPHAN);
+    return true;
 }
 
 static void log_lead(const struct ct_holder *holder, uint64_t term)
@@ -165,7 +175,12 @@ static void on_lead(void *context, uint64_t term)
     holder->service = ct_service_new(&holder->limits, &holder->service_io, 0);
     if (holder->service == NULL)
         return; /* nobody is served: as if it were silent */
-    restore(holder);
+    if (!restore(holder)) {
+        ct_service_free(holder->service);
+        holder->service = NULL;
+        holder->unfit_ms = holder->now_ms;
+        return;
+    }
     expect_nodes(holder);
     for (size_t i = 0; i < holder->voter_count; i++) {
         struct ct_holder_voter *voter = &holder->voters[i];
@@ -196,6 +211,7 @@ static void on_follow(void *context)
 {
     struct ct_holder *holder = context;
 
+    holder->unfit_ms = 0;
     if (holder->peers != NULL)
         holder_log(holder, CT_LOG_INFO, "this ctrund leads no longer");
     holder->led_ms = holder->now_ms;

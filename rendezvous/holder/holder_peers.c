@@ -146,16 +146,22 @@ bool holder_admits_peer(const struct ct_holder *holder, const struct ct_holder_c
     const struct ct_holder_io *io = &holder->io;
     char text[512];
 
-    if (hello->protocol == CT_WIRE_PROTOCOL && strcmp(hello->job, holder->peers->name) == 0 &&
+    bool is_old = hello->protocol < CT_WIRE_OLDEST;
+
+    if (!is_old && strcmp(hello->job, holder->peers->name) == 0 &&
         holder_may(holder, conn->peer, CT_RIGHT_HOLD, hello->job, NULL) == 0)
         return true;
-    (void)snprintf(text, sizeof text,
-                   hello->protocol != CT_WIRE_PROTOCOL
-                       ? "the ctrund at %s and the one on host %s are of two versions that do not "
-                         "understand each other"
-                       : "the ctrund at %s and the one on host %s were given different lists of "
-                         "--peers",
-                   holder->address, hello->host);
+    if (is_old)
+        (void)snprintf(
+            text, sizeof text,
+            "the ctrund on host %s is too old for the one at %s (protocol %u, here %d to "
+            "%d): upgrade it by way of a release between the two",
+            hello->host, holder->address, hello->protocol, CT_WIRE_OLDEST, CT_WIRE_PROTOCOL);
+    else
+        (void)snprintf(text, sizeof text,
+                       "the ctrund at %s and the one on host %s were given different lists of "
+                       "--peers",
+                       holder->address, hello->host);
     io->send(
         io->context, conn->peer,
         &(struct ct_message){.type = CT_MSG_REFUSE, .refuse = {.code = CT_EUSAGE, .text = text}});

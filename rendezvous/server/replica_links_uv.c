@@ -31,6 +31,7 @@ struct link {
     bool is_open;
     bool was_open;      /* ever: it listens at this address, then */
     bool wanted;        /* it votes */
+    uint32_t protocol;  /* that the next HELLO offers */
     uint64_t opened_ms; /* the last time */
     uint64_t closed_ms; /* by the other end, when it was open; 0: never */
     uint64_t dial_ms;   /* no connection: when the next is tried */
@@ -119,8 +120,9 @@ static void on_open(struct ct_conn *conn)
     if (link == NULL)
         return;
     const struct ct_replica_links_options *o = &link->links->options;
-    const struct ct_message hello = ct_holder_hello(o->job, o->host, o->incarnation);
+    struct ct_message hello = ct_holder_hello(o->job, o->host, o->incarnation);
 
+    hello.hello.protocol = link->protocol;
     link->is_open = link->was_open = true;
     link->opened_ms = now_ms(link->links);
     (void)ct_conn_send(conn, &hello, NULL);
@@ -169,13 +171,20 @@ static void on_close(struct ct_conn *conn, const struct ct_error *why)
     bool at_once = link->is_open && why->code == CT_ECLOSED && now - link->opened_ms >= BRIEF_MS;
 
     bool is_fresh = link->closed_ms != 0 && now - link->closed_ms < LATELY_MS;
+    bool is_unwanted = link->is_open && (link->refused.code != 0 || !at_once);
 
     if (at_once)
         link->closed_ms = now;
     link->conn = NULL;
     link->is_open = false;
     link->dial_ms = now + (at_once ? 0 : is_fresh ? SOON_MS : RETRY_MS);
-    if (is_refused(link, why))
+    if (is_unwanted) /* it may be of a release that knows only older protocols */
+        link->protocol = ct_wire_next_older(link->protocol);
+    else if (at_once)
+        link->protocol = CT_WIRE_PROTOCOL;
+    if (link->protocol != CT_WIRE_PROTOCOL)
+        link->refused.code = 0;
+    else if (is_refused(link, why))
         link->dial_ms = now + REFUSED_MS;
     if (is_dead && !links->options.returns)
         drop(link);
@@ -223,7 +232,8 @@ static struct link *add(struct ct_replica_links *links, uint64_t id, const char 
 
     if (link == NULL)
         return NULL;
-    *link = (struct link){.links = links, .next = links->list, .id = id};
+    *link =
+        (struct link){.links = links, .next = links->list, .id = id, .protocol = CT_WIRE_PROTOCOL};
     ct_buf_init(&link->frame, 0);
     (void)ct_str_copy(link->address, sizeof link->address, address);
     link->used_ms = now_ms(links);
@@ -305,5 +315,5 @@ void ct_replica_links_send(struct ct_replica_links *links, uint64_t id, const ch
         return;
     }
     ct_buf_clear(&link->frame);
-    (void)ct_wire_encode(message, 0, &link->frame, NULL);
+    (void)ct_wire_encode_as(message, CT_WIRE_PROTOCOL, 0, &link->frame, NULL);
 }

@@ -4,7 +4,10 @@
 
 #include "rendezvous/service/records.h"
 
-enum { WATCH_MS = 500 /* between two looks for a newer daemon */ };
+enum {
+    WATCH_MS = 500, /* between two looks for a newer daemon */
+    CHECK_BYTES = 64 << 20,
+};
 
 static void on_watch(uv_timer_t *timer);
 
@@ -40,6 +43,19 @@ int ct_server_keep_on_disk(void *context, uint64_t ticket, const void *record, s
     return rc;
 }
 
+/* Of a newer release? Its daemon may still run, and is not to be ended by one that cannot go on. */
+static int on_check(void *context, const void *record, size_t size, struct ct_error *err)
+{
+    struct ct_arena arena;
+    struct ct_record content;
+
+    (void)context;
+    ct_arena_init(&arena, CHECK_BYTES);
+    int rc = ct_record_read(record, size, &arena, &content, err);
+    ct_arena_deinit(&arena);
+    return rc;
+}
+
 static int on_replay(void *context, const void *record, size_t size, struct ct_error *err)
 {
     struct ct_rdzv_server *server = context;
@@ -72,6 +88,7 @@ int ct_server_restore(struct ct_rdzv_server *server, const char *dir, struct ct_
 {
     struct ct_journal_options options = {.dir = dir,
                                          .takeover = server->takeover,
+                                         .check = on_check,
                                          .replay = on_replay,
                                          .snapshot = on_snapshot,
                                          .context = server};

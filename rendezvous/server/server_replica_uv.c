@@ -97,8 +97,10 @@ static void on_endpoint_open(struct ct_conn *conn)
 
     if (server == NULL)
         return;
-    const struct ct_message hello =
+    struct ct_message hello =
         ct_holder_hello(server->only_job, server->replica->host, server->limits.own);
+
+    hello.hello.protocol = server->replica->endpoint_protocol;
     (void)ct_conn_send(conn, &hello, NULL);
     ct_holder_endpoint_opened(&server->replica->holder, ct_server_now_ms(server));
     ct_server_arm(server);
@@ -122,6 +124,7 @@ static void on_endpoint_close(struct ct_conn *conn, const struct ct_error *why)
     if (server == NULL)
         return;
     server->replica->endpoint_conn = NULL;
+    server->replica->endpoint_protocol = ct_wire_next_older(server->replica->endpoint_protocol);
     ct_holder_endpoint_closed(&server->replica->holder, ct_server_now_ms(server));
     ct_server_arm(server);
 }
@@ -312,6 +315,7 @@ int ct_server_replica_start(struct ct_rdzv_server *server,
         return ct_error_set(err, CT_ENOMEM, "no memory for the rendezvous");
     server->replica = of;
     of->key = server->key_file[0] != '\0' ? &server->key : NULL;
+    of->endpoint_protocol = CT_WIRE_PROTOCOL;
     if (from->peers != NULL)
         of->peers = *from->peers;
     of->ask_nodes = from->ask_nodes;

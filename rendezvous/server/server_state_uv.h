@@ -32,6 +32,7 @@ struct ct_server_replica {
     struct ct_peers peers; /* count 0: none */
     struct ct_replica_links *links;
     struct ct_conn *endpoint_conn;       /* to the job's endpoint; NULL: none */
+    uint32_t endpoint_protocol;          /* that the next HELLO to it offers */
     char job_endpoint[CT_ENDPOINT_TEXT]; /* as its nodes were told; "": here */
     char host[CT_RDZV_HOST_BYTES];
     const struct ct_key *key; /* the server's; NULL: none */
@@ -66,6 +67,7 @@ struct ct_rdzv_server {
     struct ct_server_peer *peers; /* open connections, the newest first */
     const struct ct_clock *clock;
     const struct ct_log *log;
+    unsigned skipped_type; /* the last message of a newer release that was told of */
     struct ct_log_limit log_limit;
     const struct ct_log *audit; /* NULL: none */
     struct ct_log_limit audit_limit;

@@ -312,10 +312,26 @@ static void on_refused(void *user, const char *peer, const struct ct_error *why)
         &(struct ct_service_deed){.deed = "connect", .code = why->code, .text = why->text});
 }
 
+/* Thousands of newer agents send the same: it is told once. */
+static void on_skipped(struct ct_conn *conn, unsigned type)
+{
+    const struct ct_server_peer *peer = peer_of(conn);
+    struct ct_error what = {0};
+    if (peer == NULL || peer->server->skipped_type == type)
+        return;
+    peer->server->skipped_type = type;
+    ct_error_set(&what, 0,
+                 "%s sends message %u, which this release does not know: it is of a newer one; its "
+                 "unknown messages and fields are passed over",
+                 ct_conn_peer(conn), type);
+    log_event(peer->server, CT_LOG_WARN, "newer_peer", type, &what);
+}
+
 static const struct ct_conn_callbacks callbacks = {
     .on_open = on_open,
     .on_message = on_message,
     .on_close = on_close,
+    .on_skipped = on_skipped,
 };
 
 /* ---- starting and stopping ---- */

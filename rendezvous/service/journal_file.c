@@ -190,7 +190,7 @@ static int read_newest(struct ct_journal_file *file, uint64_t limit, ct_journal_
     return rc;
 }
 
-static int check_only(void *context, const void *payload, size_t size, struct ct_error *err)
+static int check_nothing(void *context, const void *payload, size_t size, struct ct_error *err)
 {
     (void)context, (void)payload, (void)size, (void)err;
     return 0;
@@ -208,9 +208,11 @@ int ct_journal_open(struct ct_journal_file **ret_file, const struct ct_journal_o
         file->options.compact_bytes = DEFAULT_COMPACT;
     if (file->options.limit_bytes == 0)
         file->options.limit_bytes = DEFAULT_LIMIT;
+    if (file->options.check == NULL)
+        file->options.check = check_nothing;
     int rc = lock(file, err);
     if (rc == 0) /* a journal that cannot be read is left to the daemon that has it */
-        rc = read_newest(file, UINT64_MAX, check_only, err);
+        rc = read_newest(file, UINT64_MAX, file->options.check, err);
     if (rc == 0)
         rc = claim(file, err);
     if (rc == 0)

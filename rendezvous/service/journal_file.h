@@ -39,16 +39,19 @@ struct ct_journal_options {
     bool takeover;        /* claim the next epoch even while another daemon holds the lock */
     size_t compact_bytes; /* replace the file when it has grown to this and doubled; 0: 1 MiB */
     size_t limit_bytes;   /* of a file that is written or read; 0: 256 MiB */
+    /* Called with each record before the epoch is claimed, which ends a daemon that runs: an error
+     * leaves the journal to that. NULL: nothing but sums and order is checked. */
+    ct_journal_each_fn check;
     ct_journal_each_fn replay;
     /* Emit, through emit(emit_context, ...), all records that a new journal needs. 0, or a negative
      * code: the file stays as it is. */
     int (*snapshot)(void *context, ct_journal_emit_fn emit, void *emit_context);
-    void *context; /* of both */
+    void *context; /* of all three */
 };
 
 /* Lock the directory, check its files, claim the next epoch and replay; a torn tail is dropped.
- * CT_EFENCED when another daemon holds the journal, CT_EDATA for damage, CT_EIO, CT_ECANTCREAT:
- * then no epoch is claimed. ct_journal_begin must follow. */
+ * CT_EFENCED when another daemon holds the journal, CT_EDATA for damage, CT_EIO, CT_ECANTCREAT,
+ * or the error of `check`: then no epoch is claimed. ct_journal_begin must follow. */
 int ct_journal_open(struct ct_journal_file **ret_file, const struct ct_journal_options *options,
                     struct ct_error *err);
 

@@ -401,8 +401,9 @@ int ct_record_read(const void *payload, size_t size, struct ct_arena *arena,
         return ct_error_set(err, CT_ENOMEM, "no memory for a record of the journal");
     if (cursor.rc != 0 || cursor.left > 0)
         return ct_error_set(err, CT_EPROTOCOL,
-                            "a record of %zu bytes (kind %d) cannot be understood: another "
-                            "version of ctrund wrote it, or one with --peers",
+                            "a record of %zu bytes (kind %d) cannot be understood: a newer "
+                            "release of ctrund wrote it, which has to go on with it, or one with "
+                            "--peers",
                             size, (int)record.kind);
     *ret_record = record;
     return 0;

@@ -217,12 +217,11 @@ static void on_hello(struct ct_service *service, struct ct_service_link *link,
             "one --rdzv_id, or use a ctrund for many jobs",
             only, hello->host, hello->job);
         ct_service_refuse(service, link->number, CT_EUSAGE, 0, text);
-    } else if (hello->protocol != CT_WIRE_PROTOCOL) {
+    } else if (hello->protocol < CT_WIRE_OLDEST) {
         (void)snprintf(text, sizeof(text),
-                       "the ctrun of host %s is %s than this rendezvous (protocol %u, here %d): "
-                       "install the same version of ctrun on all nodes",
-                       hello->host, hello->protocol < CT_WIRE_PROTOCOL ? "older" : "newer",
-                       hello->protocol, CT_WIRE_PROTOCOL);
+                       "the ctrun of host %s is too old for this rendezvous (protocol %u, here %d "
+                       "to %d): install its release of ctrun there",
+                       hello->host, hello->protocol, CT_WIRE_OLDEST, CT_WIRE_PROTOCOL);
         ct_service_refuse(service, link->number, CT_EPROTOCOL, 0, text);
     } else if (ct_service_may(service, link, is_admin ? CT_RIGHT_READ : CT_RIGHT_JOIN, job, &why) !=
                0) {
@@ -230,6 +229,7 @@ static void on_hello(struct ct_service *service, struct ct_service_link *link,
         ct_service_refuse(service, link->number, CT_EAUTH, 0, why.text);
     } else {
         link->hello = true;
+        link->protocol = CT_MIN(hello->protocol, (uint32_t)CT_WIRE_PROTOCOL);
         link->epoch = hello->epoch;
         link->admin = is_admin;
         link->id = hello->incarnation;

@@ -189,7 +189,7 @@ static void send_welcome(struct ct_service_job *job, uint64_t now_ms,
         .type = CT_MSG_WELCOME,
         .welcome = {.generation = action->generation,
                     .epoch = job->service->epoch,
-                    .protocol = CT_WIRE_PROTOCOL,
+                    .protocol = link->protocol,
                     .version = ""},
     };
     send_to(job, action->link, &message);

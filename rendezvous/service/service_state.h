@@ -36,8 +36,9 @@ struct ct_service_link {
     struct ct_account *account; /* whose it is; NULL: nobody's */
     struct ct_service_job *job;
     struct ct_id id;
-    uint64_t epoch;  /* newest that the node has followed */
-    uint32_t member; /* in the job's core */
+    uint64_t epoch;    /* newest that the node has followed */
+    uint32_t protocol; /* that is spoken with it */
+    uint32_t member;   /* in the job's core */
     uint32_t open_requests;
     bool hello;
     bool admin;                   /* an operator's, not a node's */

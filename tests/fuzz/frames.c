@@ -141,8 +141,10 @@ bool frames_push(struct frames *frames, const void *data, size_t size, frames_fn
         struct ct_message message;
         rc = ct_wire_decode(&frame, &arena, &message, NULL);
         frames->sequence = frame.sequence + 1;
-        if (rc == 0)
+        if (rc == 0) {
+            ct_frame_reader_note_received(&frames->reader, &message);
             each(context, &message);
+        }
         ct_arena_deinit(&arena);
     }
     ct_arena_deinit(&arena);
@@ -155,7 +157,7 @@ bool frames_send(struct frames *frames, const struct ct_message *message, frames
     struct ct_buf bytes = {0};
     bool lives = true;
 
-    if (ct_wire_encode(message, frames->sequence, &bytes, NULL) == 0) {
+    if (ct_wire_encode_as(message, frames->reader.protocol, frames->sequence, &bytes, NULL) == 0) {
         size_t half = bytes.size / 2;
         char *copy = malloc(bytes.size); /* reading beyond it is seen */
         CT_ASSERT(copy != NULL);

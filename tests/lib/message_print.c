@@ -71,6 +71,8 @@ static void print_fields(const struct ct_wire_shape *shape, const void *body, co
     for (size_t i = 0; i < shape->field_count; i++) {
         const struct ct_wire_field *field = &shape->fields[i];
 
+        if (field->kind == CT_WIRE_KIND_since)
+            continue;
         ct_buf_printf(out, "%s%s=", i > 0 ? " " : before, field->name);
         if (field->kind == CT_WIRE_KIND_str) {
             const char *text = ct_wire_get_str(field, body);

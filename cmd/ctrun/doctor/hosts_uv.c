@@ -74,7 +74,8 @@ struct probe {
     struct doctor_address *to;
     struct ct_conn *conn;
     uv_timer_t timer;
-    bool is_over; /* `to` has the outcome */
+    uint32_t protocol; /* that HELLO offers */
+    bool is_over;      /* `to` has the outcome */
 };
 
 static void finish(struct probe *probe, int code, const char *sentence)
@@ -92,7 +93,7 @@ static void on_open(struct ct_conn *conn)
 {
     struct probe *probe = ct_conn_user(conn);
     struct ct_message hello = {.type = CT_MSG_HELLO,
-                               .hello = {.protocol = CT_WIRE_PROTOCOL,
+                               .hello = {.protocol = probe->protocol,
                                          .job = probe->question->job,
                                          .host = probe->question->author,
                                          .role = "admin"}};
@@ -171,24 +172,46 @@ static void start(struct probe *probe, uv_loop_t *loop, uint16_t port)
 
 /* ---- all of it ---- */
 
+/* Ask all that were not asked in a protocol that they know. Returns how many were. */
+static size_t ask(struct probe *probes, struct doctor_host *hosts, size_t count, uint32_t protocol,
+                  uv_loop_t *loop)
+{
+    size_t asked = 0;
+
+    for (size_t i = 0; i < count; i++)
+        for (uint32_t k = 0; k < hosts[i].name.count; k++) {
+            struct probe *probe = &probes[i * DOCTOR_ADDRESSES + k];
+            bool is_refused = probe->protocol != 0 && probe->to->reached == DOCTOR_ANSWERED &&
+                              probe->to->code == CT_EPROTOCOL;
+
+            if (hosts[i].at[k].route != 0 || (probe->protocol != 0 && !is_refused))
+                continue;
+            *probe = (struct probe){
+                .question = probe->question, .to = &hosts[i].at[k], .protocol = protocol};
+            hosts[i].protocol = protocol;
+            start(probe, loop, hosts[i].port);
+            asked++;
+        }
+    (void)uv_run(loop, UV_RUN_DEFAULT);
+    return asked;
+}
+
 static int reach(struct doctor_host *hosts, size_t count, const struct doctor_question *question)
 {
     struct probe *probes = calloc(count * DOCTOR_ADDRESSES, sizeof *probes);
+    uint32_t protocol = CT_WIRE_PROTOCOL;
     uv_loop_t loop;
     int rc = probes != NULL ? uv_loop_init(&loop) : -ENOMEM;
 
-    for (size_t i = 0; i < count && rc == 0; i++)
-        for (uint32_t k = 0; k < hosts[i].name.count; k++) {
-            struct probe *probe = &probes[i * DOCTOR_ADDRESSES + k];
-
-            *probe = (struct probe){.question = question, .to = &hosts[i].at[k]};
-            if (probe->to->route == 0)
-                start(probe, &loop, hosts[i].port);
-        }
-    if (rc == 0) {
-        (void)uv_run(&loop, UV_RUN_DEFAULT);
-        rc = uv_loop_close(&loop);
+    for (size_t i = 0; i < count * DOCTOR_ADDRESSES && rc == 0; i++)
+        probes[i].question = question;
+    while (rc == 0 && ask(probes, hosts, count, protocol, &loop) > 0) {
+        protocol = ct_wire_next_older(protocol);
+        if (protocol == CT_WIRE_PROTOCOL)
+            break;
     }
+    if (rc == 0)
+        rc = uv_loop_close(&loop);
     free(probes);
     return rc;
 }

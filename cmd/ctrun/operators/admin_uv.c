@@ -40,7 +40,9 @@ struct question {
     struct ct_error *err;
     uint32_t connect_ms, answer_ms;
     int code;
+    uint32_t protocol; /* that HELLO offers */
     bool answered;
+    bool refused;                /* by REFUSE */
     bool partial;                /* parts of the answer have come */
     char holders[HOLDERS_BYTES]; /* where one that does not lead says that it is; "": nobody did */
 };
@@ -69,7 +71,7 @@ static void on_open(struct ct_conn *conn)
     struct question *question = ct_conn_user(conn);
     struct ct_message hello = {
         .type = CT_MSG_HELLO,
-        .hello = {.protocol = CT_WIRE_PROTOCOL,
+        .hello = {.protocol = question->protocol,
                   .job = question->job,
                   .host = question->request->author,
                   .role = "admin"},
@@ -143,6 +145,7 @@ static void on_message(struct ct_conn *conn, const struct ct_message *message)
     if (message->type == CT_MSG_VOTERS)
         keep_holders(question, &message->voters);
     else if (message->type == CT_MSG_REFUSE) {
+        question->refused = true;
         answer(question,
                ct_error_set(question->err, message->refuse.code, "%s", message->refuse.text));
     } else if (message->type == CT_MSG_ADMIN_REPLY) {
@@ -202,7 +205,7 @@ static int start(struct question *question, uv_loop_t *loop, const char *text,
                                       .connect_ms = question->connect_ms};
     int rc = ct_endpoint_parse(text, DEFAULT_PORT, &endpoint, question->err);
 
-    question->answered = question->partial = false;
+    question->answered = question->partial = question->refused = false;
     if (rc != 0)
         return question->code = rc;
     (void)uv_timer_init(loop, &question->timer);
@@ -215,6 +218,15 @@ static int start(struct question *question, uv_loop_t *loop, const char *text,
     return question->code = rc;
 }
 
+/* A rendezvous of an older release may know an older protocol that is spoken here too. */
+static bool speak_older(struct question *question)
+{
+    if (!question->refused || question->code != CT_EPROTOCOL)
+        return false;
+    question->protocol = ct_wire_next_older(question->protocol);
+    return question->protocol != CT_WIRE_PROTOCOL;
+}
+
 /* Ask one rendezvous. */
 static int ask(struct question *question, const char *text, const struct ct_key *key)
 {
@@ -223,8 +235,11 @@ static int ask(struct question *question, const char *text, const struct ct_key 
 
     if (rc != 0)
         return rc;
-    (void)start(question, &loop, text, key);
-    (void)uv_run(&loop, UV_RUN_DEFAULT);
+    question->protocol = CT_WIRE_PROTOCOL;
+    do {
+        (void)start(question, &loop, text, key);
+        (void)uv_run(&loop, UV_RUN_DEFAULT);
+    } while (speak_older(question));
     (void)uv_loop_close(&loop);
     return question->code;
 }
@@ -312,9 +327,17 @@ static int ask_together(const struct question *question, struct part *parts, siz
         parts[i].question.text = &parts[i].text;
         parts[i].question.err = &parts[i].err;
         parts[i].question.connect_ms = parts[i].question.answer_ms = LOCAL_MS;
+        parts[i].question.protocol = CT_WIRE_PROTOCOL;
         (void)start(&parts[i].question, &loop, parts[i].endpoint, NULL);
     }
     (void)uv_run(&loop, UV_RUN_DEFAULT);
+    for (bool again = true; again;) {
+        again = false;
+        for (size_t i = 0; i < count; i++)
+            if (speak_older(&parts[i].question))
+                again = start(&parts[i].question, &loop, parts[i].endpoint, NULL) == 0 || again;
+        (void)uv_run(&loop, UV_RUN_DEFAULT);
+    }
     (void)uv_loop_close(&loop);
     return 0;
 }

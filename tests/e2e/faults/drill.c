@@ -73,6 +73,11 @@ void drill_start_by(const char *const words[])
     drill.job.start_by = words;
 }
 
+void drill_programs(const char *folder)
+{
+    drill.job.programs = folder != NULL ? folder : getenv("TEST_PROGRAMS");
+}
+
 struct interpose_page *drill_page(const char *const **ret_env)
 {
     static char library[PATH_MAX + 16], page[PATH_MAX + 32], asan[512];
@@ -261,7 +266,10 @@ double drill_metric(const char *name)
 const char *drill_report(const char *endpoint)
 {
     const struct job_seat *seat = &drill.job.seats[drill.seat];
-    const char *const argv[] = {proc_program("ctrun"),
+    char ctrun[PATH_MAX];
+
+    CT_ASSERT(snprintf(ctrun, sizeof ctrun, "%s/ctrun", drill.job.programs) < PATH_MAX);
+    const char *const argv[] = {ctrun,
                                 "status",
                                 "--json",
                                 "--rdzv_endpoint",

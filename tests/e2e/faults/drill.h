@@ -53,6 +53,10 @@ const char *drill_peers(void);
  * (NULL-terminated, they must stay valid); NULL: by nothing. */
 void drill_start_by(const char *const words[]);
 
+/* From now on daemons, nodes and operators are the programs in this folder; NULL: those under test
+ * again. */
+void drill_programs(const char *folder);
+
 /* Start by preload/interpose.so from now on: the page that it shares with the test. Once a test. */
 struct interpose_page *drill_interpose(void);
 

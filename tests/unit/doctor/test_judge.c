@@ -304,7 +304,7 @@ Test(doctor_host, a_wrong_key_a_missing_one_and_another_version_have_their_remed
     expect_host(&host, 3, CT_EAUTH, "10.0.0.6", "--key_file FILE");
     host = peer();
     host.at[0].code = CT_EPROTOCOL;
-    expect_host(&host, 3, CT_EPROTOCOL, "10.0.0.6", "the same version");
+    expect_host(&host, 3, CT_EPROTOCOL, "10.0.0.6", "releases of ctrun that follow each other");
     host.at[0].reached = DOCTOR_ADMITTED; /* it never answered: HTTP, or SSH */
     expect_host(&host, 3, CT_EPROTOCOL, "10.0.0.6", "listens there");
 }

@@ -82,9 +82,10 @@ static void on_refused(void *user, const char *peer, const struct ct_error *why)
     net.refusal = *why;
 }
 
-static const struct ct_conn_callbacks client_callbacks = {on_open, on_message, on_close,
-                                                          on_waiting};
-static const struct ct_conn_callbacks server_callbacks = {on_accepted, on_message, on_close, NULL};
+static const struct ct_conn_callbacks client_callbacks = {
+    .on_open = on_open, .on_message = on_message, .on_close = on_close, .on_waiting = on_waiting};
+static const struct ct_conn_callbacks server_callbacks = {
+    .on_open = on_accepted, .on_message = on_message, .on_close = on_close};
 
 /* ---- fixture ---- */
 

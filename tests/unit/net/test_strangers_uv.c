@@ -264,7 +264,7 @@ Test(strangers, an_address_that_is_listened_on_twice_is_in_use_for_others)
 {
     struct ct_endpoint endpoint;
     struct ct_listener_options options = net_server(&key);
-    struct ct_conn_callbacks none = {NULL, NULL, NULL, NULL};
+    struct ct_conn_callbacks none = {.on_open = NULL};
     struct ct_listener *second;
     struct ct_error err = {0};
 

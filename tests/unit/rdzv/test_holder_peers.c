@@ -397,6 +397,48 @@ Test(holder_peers, a_leader_that_dies_is_replaced_at_once_and_may_come_back)
                  cluster->list[leader_now()].holder.id);
 }
 
+Test(holder_peers, a_peer_of_a_newer_release_is_one_of_them)
+{
+    struct peer *peer = &cluster->list[0];
+    struct ct_message hello = ct_holder_hello(peer->peers.name, "other", (struct ct_id){1, 2});
+    struct client client;
+
+    hello.hello.protocol = CT_WIRE_PROTOCOL + 1;
+    open_client(peer, &client, hello);
+    cr_assert_eq(client.code, 0, "%s", client.refusal);
+    cr_assert_not(client.closed);
+    ct_holder_closed(&peer->holder, cluster->now_ms, &client.conn, false);
+}
+
+/* What a newer leader has put on record: this release would serve the jobs without it, and begin
+ * anew what runs. One that can read it is asked to lead, as often as it takes. */
+Test(holder_peers, one_that_cannot_read_what_is_on_record_serves_nobody_and_asks_another_to_lead)
+{
+    static const unsigned char record[] = {200, 3, 0, 'j', 'o', 'b', 'n', 'e', 'w', 's'};
+    int leader = leader_now();
+    struct client client;
+    uint64_t term;
+
+    cr_assert_eq(ct_replica_put(cluster->list[leader].holder.replica, cluster->now_ms, 77, "job/99",
+                                record, sizeof record),
+                 0);
+    run_ms(1000);
+    end((size_t)leader);
+    run_ms(8000);
+    leader = leader_now();
+    cr_assert_geq(leader, 0);
+    struct peer *peer = &cluster->list[leader];
+    cr_assert_not_null(strstr(peer->log, "a newer release of ctrund wrote it"), "%s", peer->log);
+    cr_assert_not_null(strstr(peer->log, "; this one does not lead"), "%s", peer->log);
+    cr_assert_null(peer->holder.service);
+    open_client(peer, &client, hello_as("agent"));
+    cr_assert_eq(client.code, CT_EUNAVAILABLE);
+    ct_holder_closed(&peer->holder, cluster->now_ms, &client.conn, false);
+    term = ct_replica_term(peer->holder.replica);
+    run_ms(8000);
+    cr_assert_gt(ct_replica_term(peer->holder.replica), term, "nobody else was asked");
+}
+
 Test(holder_peers, a_replica_of_another_list_or_version_is_told_why)
 {
     struct peer *peer = &cluster->list[0];
@@ -410,8 +452,8 @@ Test(holder_peers, a_replica_of_another_list_or_version_is_told_why)
     cr_assert(client.closed);
     ct_holder_closed(&peer->holder, cluster->now_ms, &client.conn, false);
     hello.hello.job = peer->peers.name;
-    hello.hello.protocol = CT_WIRE_PROTOCOL + 1;
+    hello.hello.protocol = CT_WIRE_OLDEST - 1;
     open_client(peer, &client, hello);
-    cr_assert_not_null(strstr(client.refusal, "two versions"), "%s", client.refusal);
+    cr_assert_not_null(strstr(client.refusal, "is too old for the one at"), "%s", client.refusal);
     ct_holder_closed(&peer->holder, cluster->now_ms, &client.conn, false);
 }

@@ -43,6 +43,14 @@ static int on_record(void *context, const void *payload, size_t size, struct ct_
     return 0;
 }
 
+static int on_check(void *context, const void *payload, size_t size, struct ct_error *err)
+{
+    (void)context;
+    return size == 4 && memcmp(payload, "news", 4) == 0
+               ? ct_error_set(err, CT_EPROTOCOL, "a newer release wrote it")
+               : 0;
+}
+
 static int on_snapshot(void *context, ct_journal_emit_fn emit, void *emit_context)
 {
     struct dir *dir = context;
@@ -78,6 +86,7 @@ static int try_open(struct dir *dir, struct how how, struct ct_journal_file **re
         .takeover = how.takeover,
         .compact_bytes = how.compact_bytes,
         .limit_bytes = how.limit_bytes,
+        .check = on_check,
         .replay = on_record,
         .snapshot = on_snapshot,
         .context = dir,
@@ -407,6 +416,25 @@ Test(journal_file, who_takes_over_fences_the_old_daemon_and_has_all_that_it_let_
 }
 
 /* The claim alone is the fence: from then on the new daemon may have read the old file. */
+/* ... and that one goes on. */
+Test(journal_file, who_cannot_read_a_journal_claims_no_epoch_and_fences_nobody)
+{
+    struct ct_journal_file *newer, *older = NULL;
+    struct ct_error err = {0};
+    struct dir dir;
+
+    make_dir(&dir);
+    newer = open_journal(&dir);
+    cr_assert_eq(ct_journal_append(newer, compactable("news"), &err), 0, "%s", err.text);
+    cr_assert_eq(try_open(&dir, (struct how){.takeover = true}, &older, &err), CT_EPROTOCOL);
+    cr_assert_not_null(strstr(err.text, "journal.1: a newer release wrote it"), "%s", err.text);
+    cr_assert_eq(dir.back.count, 0, "nothing was replayed");
+    cr_assert_eq(ct_journal_check(newer, &err), 0, "%s", err.text);
+    cr_assert_eq(ct_journal_append(newer, compactable("more"), &err), 0, "%s", err.text);
+    ct_journal_close(newer);
+    remove_dir(&dir);
+}
+
 Test(journal_file, the_old_daemon_shows_nothing_once_the_epoch_is_claimed)
 {
     struct dir dir;

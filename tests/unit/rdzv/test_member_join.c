@@ -3,6 +3,7 @@
 #include "member_bench.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
 
 TestSuite(member_join, .timeout = 30);
 
@@ -199,5 +200,64 @@ Test(member_join, a_daemon_that_answered_or_refused_is_no_foreign_server)
     ct_member_connected(&b.member, 1000);
     ct_member_tick(&b.member, 3500);
     cr_assert_eq(b.waits, waits, "its workers run: on_link is what it says");
+    bench_end(&b);
+}
+
+/* The next HELLO: of which protocol? */
+static uint32_t offered(const struct bench *b)
+{
+    for (size_t i = b->sent_count; i-- > 0;)
+        if (b->sent[i].type == CT_MSG_HELLO)
+            return b->sent[i].hello.protocol;
+    return 0;
+}
+
+/* A daemon of an older release refuses what it does not know: it is dialled again at once, in each
+ * protocol that is spoken here too, and then the refusal is final. */
+Test(member_join, an_older_daemon_is_dialled_again_in_the_protocols_that_it_may_know)
+{
+    const struct ct_message refuse = {
+        .type = CT_MSG_REFUSE, .refuse = {.code = CT_EPROTOCOL, .text = "newer than this one"}};
+    struct bench b;
+    char words[64];
+
+    bench_begin(&b);
+    for (uint32_t protocol = CT_WIRE_PROTOCOL; protocol >= CT_WIRE_OLDEST; protocol--) {
+        cr_assert_eq(b.fails, 0, "%s", b.error.text);
+        ct_member_connected(&b.member, 0);
+        cr_assert_eq(offered(&b), protocol);
+        bench_send(&b, &refuse);
+        ct_member_tick(&b.member, 0);
+    }
+    cr_assert_eq(b.connects, 1 + CT_WIRE_PROTOCOL - CT_WIRE_OLDEST);
+    cr_assert_eq(b.fails, 1);
+    cr_assert_eq(b.error.code, CT_EPROTOCOL);
+    (void)snprintf(words, sizeof words, "this ctrun speaks protocols %d to %d; upgrade the daemon",
+                   CT_WIRE_OLDEST, CT_WIRE_PROTOCOL);
+    cr_assert_not_null(strstr(b.error.text, words), "%s", b.error.text);
+    cr_assert_not_null(strstr(b.error.text, "newer than this one"), "%s", b.error.text);
+    bench_end(&b);
+}
+
+/* Whoever answers after a lost connection may be a newer daemon, which has taken over. */
+Test(member_join, a_connection_that_was_lost_is_made_again_in_the_newest_protocol)
+{
+    const struct ct_message refuse = {.type = CT_MSG_REFUSE, .refuse = {.code = CT_EPROTOCOL}};
+    struct ct_error why = {.code = CT_ECLOSED, .text = "gone"};
+    struct bench b;
+
+    bench_begin(&b);
+    for (uint32_t protocol = CT_WIRE_PROTOCOL; protocol > CT_WIRE_OLDEST; protocol--) {
+        ct_member_connected(&b.member, 0);
+        bench_send(&b, &refuse);
+        ct_member_tick(&b.member, 0);
+    }
+    ct_member_connected(&b.member, 0);
+    cr_assert_eq(offered(&b), CT_WIRE_OLDEST);
+    bench_send_welcome(&b, 0);
+    ct_member_disconnected(&b.member, 0, &why);
+    ct_member_tick(&b.member, ct_member_deadline(&b.member));
+    ct_member_connected(&b.member, 1);
+    cr_assert_eq(offered(&b), CT_WIRE_PROTOCOL);
     bench_end(&b);
 }

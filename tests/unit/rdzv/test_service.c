@@ -195,23 +195,6 @@ Test(service, who_asks_for_the_transcript_reads_events_and_actions_but_no_heartb
     ct_service_free(b.service);
 }
 
-Test(service, two_versions_part_with_a_sentence)
-{
-    struct bench b;
-    begin(&b, NULL);
-    struct peer *peer = open_peer(&b, 0);
-    hello(&b, peer, "j", CT_WIRE_PROTOCOL + 1);
-    cr_assert_eq(peer->refused, CT_EPROTOCOL);
-    cr_assert_not_null(strstr(peer->text, "is newer than this rendezvous (protocol 13, here 12)"),
-                       "%s", peer->text);
-    peer = open_peer(&b, 1);
-    hello(&b, peer, "j", CT_WIRE_PROTOCOL - 1);
-    cr_assert_not_null(strstr(peer->text, "is older than this rendezvous (protocol 11, here 12): "
-                                          "install the same version"),
-                       "%s", peer->text);
-    ct_service_free(b.service);
-}
-
 Test(service, a_peer_with_the_key_of_another_job_is_refused)
 {
     struct bench b;

@@ -283,7 +283,8 @@ static void raw_close(struct ct_conn *conn, const struct ct_error *why)
 
 static void raw_connect(struct raw *raw)
 {
-    static const struct ct_conn_callbacks callbacks = {raw_open, raw_message, raw_close, NULL};
+    static const struct ct_conn_callbacks callbacks = {
+        .on_open = raw_open, .on_message = raw_message, .on_close = raw_close};
     const struct ct_conn_options conn = {.from = CT_FROM_CALLEE};
 
     cr_assert_eq(ct_conn_connect(&loop, ct_rpc_server_endpoint(server), &conn, &callbacks, raw,

@@ -376,7 +376,8 @@ Test(tunnel, who_breaks_the_rules_of_the_tunnel_is_closed_and_nobody_else)
         {&hello, &open, &ack},        /* more room than there is */
         {&hello, &open, &end, &data}, /* after the end */
     };
-    const struct ct_conn_callbacks callbacks = {rogue_open, rogue_message, rogue_close, NULL};
+    const struct ct_conn_callbacks callbacks = {
+        .on_open = rogue_open, .on_message = rogue_message, .on_close = rogue_close};
     tunnel_start_all();
     int good = tunnel_greet(0);
 
@@ -421,7 +422,8 @@ Test(tunnel, what_a_stream_keeps_is_charged_and_the_stream_ends_when_it_is_too_m
     static char value[VALUE + 1];
     const struct ct_message hello = {.type = CT_MSG_TUNNEL_HELLO,
                                      .tunnel_hello = {.generation = GENERATION, .job = "digits"}};
-    const struct ct_conn_callbacks callbacks = {rogue_open, rogue_message, rogue_close, NULL};
+    const struct ct_conn_callbacks callbacks = {
+        .on_open = rogue_open, .on_message = rogue_message, .on_close = rogue_close};
     const struct ct_conn_options options = {
         .from = CT_FROM_HUB, .key = &tunnel_key, .job = "digits"};
     struct rogue rogue = {.open = false};

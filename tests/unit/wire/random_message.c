@@ -59,6 +59,8 @@ void random_fields(struct ct_rng *rng, const struct ct_wire_shape *shape, enum r
         void *at = (char *)body + field->offset;
         size_t count = field->limit > 0 ? draw_size(rng, size, field->limit) : 0;
 
+        if (field->kind == CT_WIRE_KIND_since)
+            continue;
         if (field->kind == CT_WIRE_KIND_list) {
             const struct ct_wire_shape *record = field->record();
             char *records = ct_arena_array(arena, count, record->size);
@@ -105,6 +107,8 @@ int equal_fields(const struct ct_wire_shape *shape, const void *a, const void *b
         const struct ct_wire_field *field = &shape->fields[i];
         int same = 1;
 
+        if (field->kind == CT_WIRE_KIND_since)
+            continue;
         if (field->kind == CT_WIRE_KIND_str) {
             same = strcmp(ct_wire_get_str(field, a), ct_wire_get_str(field, b)) == 0;
         } else if (field->kind == CT_WIRE_KIND_bytes) {
@@ -136,6 +140,8 @@ static size_t flatten(const struct ct_wire_shape *shape, size_t offset,
         struct ct_wire_field field = shape->fields[i];
 
         field.offset += offset;
+        if (field.kind == CT_WIRE_KIND_since)
+            continue;
         if (field.kind == CT_WIRE_KIND_one) {
             count = flatten(field.record(), field.offset, fields, count);
             continue;

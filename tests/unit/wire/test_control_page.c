@@ -2,6 +2,7 @@
 #include "wire/control_page.h"
 
 #include <criterion/criterion.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -69,4 +70,30 @@ Test(control_page, another_file_is_no_page)
     cr_assert_eq(ct_control_page_open(fd, &other, &err), CT_EPROTOCOL);
     cr_assert_null(other);
     close(fd);
+}
+
+/* A program that was linked with another release's library: its user is told what to do. */
+Test(control_page, that_of_another_release_is_told_from_other_files)
+{
+    static const struct {
+        uint32_t version;
+        off_t bytes;
+        const char *words;
+    } rows[] = {{2, 4096, "has version 2, this program's libctrun knows version 1"},
+                {2, 8192, "ctrun is of a newer release"},
+                {0, 4096, "ctrun is of an older release"},
+                {1, 8192, "is no control page of ctrun"}};
+    const struct ct_control_page *other = NULL;
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const uint32_t head[] = {0x43545047, rows[i].version};
+        int fd = memfd_create("other", MFD_CLOEXEC);
+
+        cr_assert_eq(ftruncate(fd, rows[i].bytes), 0);
+        cr_assert_eq(pwrite(fd, head, sizeof head, 0), (ssize_t)sizeof head);
+        cr_assert_eq(ct_control_page_open(fd, &other, &err), CT_EPROTOCOL);
+        cr_assert_not_null(strstr(err.text, rows[i].words), "%s", err.text);
+        cr_assert_null(other);
+        close(fd);
+    }
 }

@@ -110,7 +110,7 @@ struct doctor_host {
     uint16_t port;
     struct doctor_lookup name;
     bool has_key;
-    uint32_t protocol; /* ours */
+    uint32_t protocol; /* in which it was asked last */
     struct doctor_address at[DOCTOR_ADDRESSES];
 };
 

@@ -118,8 +118,9 @@ static void judge_answer(const struct doctor_host *host, const struct doctor_add
                                      : "give the job's key: --key_file FILE");
     else if (address->reached == DOCTOR_ANSWERED && address->code == CT_EPROTOCOL)
         finding_remedy(to,
-                       "this ctrun speaks protocol %" PRIu32 ": install the same version of "
-                       "ctrun on all machines",
+                       "the oldest protocol of this ctrun is %" PRIu32
+                       ": install releases of ctrun "
+                       "that follow each other, or the same one, on all machines",
                        host->protocol);
     else
         finding_remedy(to, "%s",
