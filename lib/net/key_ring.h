@@ -9,6 +9,10 @@
  * The id is the secret's tag (psk.h), by which a client names its key. A name may have several
  * keys, as while one is rotated.
  *
+ * Users whom munge names need no key: their lines are in munge_lines.h.
+ *
+ *     munge             staff    agent     %u-*     *      -
+ *
  * Of one key without a ring come keys of each role: HMAC-SHA256(secret, "ctrun/1 role " + role).
  * Whoever has such a one cannot make another of it. `ctrun key derive` writes them, and whoever
  * accepts the whole key may accept them too. */
@@ -18,6 +22,7 @@
 #include "base/bytes.h"
 #include "net/grant.h"
 #include "net/key.h"
+#include "net/munge_lines.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,7 +35,8 @@ enum {
     CT_KEY_TOKEN = CT_GRANT_ID + 2 * 32 + 1, /* "ID-" and 64 digits */
 };
 
-/* Make a ring of one key: with `roles` those derived from it too. 0; CT_ENOMEM; CT_EUNSUPPORTED
+/* Make a ring of one key: with `roles` those derived from it too. Of munge: of this user and root, who
+ * may do everything. 0; CT_ENOMEM; CT_EUNSUPPORTED
  * without libssl. */
 int ct_key_ring_of(const struct ct_key *key, bool roles, struct ct_key_ring **ret_ring,
                    struct ct_error *err);
@@ -65,9 +71,12 @@ const struct ct_grant *ct_key_ring_whole(const struct ct_key_ring *ring);
 /* Is this grant in the ring as it was? */
 bool ct_key_ring_has(const struct ct_key_ring *ring, const struct ct_grant *grant);
 
-/* Append a line for the key to a ring's file, which is made when it is not there (0600); its id is
+/* Return the lines of munge; NULL: nobody is let in by munge. */
+const struct ct_munge_lines *ct_key_ring_munge(const struct ct_key_ring *ring);
+
+/* Append a line for the key (or of munge, if it is that) to a ring's file, which is made when it is not there (0600); its id is
  * written to `grant`. Take the key with the id, or the only one with the name, out of it. Other
- * lines stay as they are. 0; as ct_key_ring_load; CT_EUSAGE when the ring has the key, has none of
+ * lines stay as they are. A line of munge has the id "munge:NAME". 0; as ct_key_ring_load; CT_EUSAGE when the ring has the key, has none of
  * that name, or several (the sentence has their ids); CT_ELIMIT; CT_ECANTCREAT, CT_EIO. */
 int ct_key_ring_add(const char *path, struct ct_grant *grant, const struct ct_key *key,
                     struct ct_error *err);
