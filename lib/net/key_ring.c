@@ -113,15 +113,28 @@ const struct ct_munge_lines *ct_key_ring_munge(const struct ct_key_ring *ring)
 
 /* ---- of one key ---- */
 
+/* Of munge's word nothing can be derived: it is another one for each link. */
+static int demand_secret(const struct ct_key *key, struct ct_error *err)
+{
+    return key->kind == CT_KEY_SECRET
+               ? 0
+               : ct_error_set(err, CT_EUSAGE,
+                              "\"munge:\" is no key of which another key or a token can be made: "
+                              "they need a key file (ctrun key new FILE)");
+}
+
 int ct_key_derive(const struct ct_key *key, enum ct_role role, struct ct_key *ret_key,
                   struct ct_error *err)
 {
     const struct ct_openssl *ssl = NULL;
     char label[64];
-    int code = ct_openssl_get(&ssl, err);
+    int code = demand_secret(key, err);
 
+    if (code == 0)
+        code = ct_openssl_get(&ssl, err);
     if (code != 0)
         return code;
+    *ret_key = (struct ct_key){.kind = CT_KEY_SECRET};
     int size = snprintf(label, sizeof label, "ctrun/1 role %s", ct_role_name(role));
     ct_openssl_hmac(ssl, key->secret, sizeof key->secret, label, (size_t)size, ret_key->secret);
     return 0;
@@ -132,8 +145,10 @@ int ct_key_token(const struct ct_key *key, char ret_token[CT_KEY_TOKEN], struct 
     static const char label[] = "ctrun/1 page token";
     const struct ct_openssl *ssl = NULL;
     unsigned char mac[CT_HMAC_BYTES];
-    int code = ct_openssl_get(&ssl, err);
+    int code = demand_secret(key, err);
 
+    if (code == 0)
+        code = ct_openssl_get(&ssl, err);
     if (code != 0)
         return code;
     ct_psk_key_tag(ssl, key, ret_token);

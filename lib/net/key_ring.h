@@ -86,7 +86,8 @@ int ct_key_ring_remove(const char *path, const char *name, struct ct_error *err)
 void ct_grant_put_users(const struct ct_grant *grant, struct ct_buf *out);
 
 /* The token by which who holds a key is a reader of the page: its id and a MAC, which tells nothing
- * of the key: HMAC-SHA256(secret, "ctrun/1 page token"). 0; CT_EUNSUPPORTED. */
+ * of the key: HMAC-SHA256(secret, "ctrun/1 page token"). 0; CT_EUNSUPPORTED;
+ * CT_EUSAGE of munge, which has no secret. */
 int ct_key_token(const struct ct_key *key, char ret_token[CT_KEY_TOKEN], struct ct_error *err);
 
 /* Return the grant whose key's token `token` is, of `size` bytes; NULL: it is none. The time that
@@ -94,7 +95,7 @@ int ct_key_token(const struct ct_key *key, char ret_token[CT_KEY_TOKEN], struct 
 const struct ct_grant *ct_key_ring_find_token(const struct ct_key_ring *ring, const char *token,
                                               size_t size);
 
-/* Derive the key of a role. 0; CT_EUNSUPPORTED. */
+/* Derive the key of a role. 0; CT_EUNSUPPORTED; CT_EUSAGE of munge. */
 int ct_key_derive(const struct ct_key *key, enum ct_role role, struct ct_key *ret_key,
                   struct ct_error *err);
 

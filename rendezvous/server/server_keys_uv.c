@@ -11,26 +11,12 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Credentials for another account cannot be opened here. */
-static int check_account(const struct ct_rdzv_server *server, const struct ct_key *key,
-                         struct ct_error *err)
-{
-    if (key->kind != CT_KEY_MUNGE || key->munge.account == geteuid())
-        return 0;
-    return ct_error_set(err, CT_EUSAGE,
-                        "--key_file %.100s names the account of user %u, and the rendezvous here "
-                        "runs as user %u: leave the account out",
-                        server->key_file, key->munge.account, (unsigned)geteuid());
-}
-
 static int load(struct ct_rdzv_server *server, struct ct_key_ring **ret_ring,
                 struct ct_key *ret_key, struct ct_error *err)
 {
     bool has_key = server->key_file[0] != '\0';
     int code = has_key ? ct_net_key_load(server->key_file, ret_key, err) : 0;
 
-    if (code == 0 && has_key)
-        code = check_account(server, ret_key, err);
     if (code == 0 && server->ring_file[0] == '\0')
         return has_key ? ct_key_ring_of(ret_key, true, ret_ring, err) : 0;
     if (code == 0)
@@ -52,6 +38,18 @@ int ct_server_load_keys(struct ct_rdzv_server *server, const struct ct_rdzv_serv
                             "--peers with --key_ring needs --key_file too: the key by which the "
                             "ctrund know each other");
     return load(server, &server->ring, &server->key, err);
+}
+
+int ct_server_check_account(const struct ct_rdzv_server *server, struct ct_error *err)
+{
+    const struct ct_key *key = &server->key;
+
+    if (key->kind != CT_KEY_MUNGE || key->munge.account == geteuid())
+        return 0;
+    return ct_error_set(err, CT_EUSAGE,
+                        "--key_file %.100s names the account of user %u, and the rendezvous here "
+                        "runs as user %u: leave the account out",
+                        server->key_file, key->munge.account, (unsigned)geteuid());
 }
 
 /* Links of keys that are gone, or that may do something else now. */

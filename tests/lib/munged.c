@@ -5,6 +5,7 @@
 #include "base/fs.h"
 
 #include <criterion/criterion.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/random.h>
@@ -46,13 +47,13 @@ void munged_start(struct munged *munged, const char *folder)
                                              {"--pid-file=", "munged.pid"},
                                              {"--seed-file=", "munge.seed"},
                                              {"--log-file=", "munged.log"}};
-    char words[CT_COUNT(options)][PATH_MAX], socket[PATH_MAX + 16];
+    char words[CT_COUNT(options)][PATH_MAX], socket[MUNGED_SOCKET + 16];
     const char *argv[CT_COUNT(options) + 5] = {"munged", "--foreground", "--force"};
 
     if (access("/usr/sbin/munged", X_OK) == 0)
         argv[0] = "/usr/sbin/munged"; /* a user's PATH does not have it */
     write_key(folder);
-    cr_assert_lt(snprintf(munged->socket, PATH_MAX, "%s/munge.socket", folder), PATH_MAX);
+    cr_assert_lt(snprintf(munged->socket, MUNGED_SOCKET, "%s/munge.socket", folder), MUNGED_SOCKET);
     (void)snprintf(socket, sizeof socket, "--socket=%s", munged->socket);
     argv[3] = socket;
     for (size_t i = 0; i < CT_COUNT(options); i++) {

@@ -4,12 +4,13 @@
 
 #include "proc.h"
 
-#include <limits.h>
 #include <stdbool.h>
+
+enum { MUNGED_SOCKET = 108 };
 
 struct munged {
     struct proc proc;
-    char socket[PATH_MAX];
+    char socket[MUNGED_SOCKET];
 };
 
 /* Skip the test where munged is not installed. */
