@@ -130,10 +130,10 @@ static int is_done(unsigned uid, enum deed deed, const char *job)
     return code == 0;
 }
 
-static void start_job(struct proc *job, const char *name)
+static void start_job(struct proc *job, const char *name, const char *nap)
 {
     e2e_start(job, "--nnodes=1:3", "--node_rank=0", "--rdzv_id", name, "--rdzv_endpoint", endpoint,
-              "--key_file", own, e2e_script("nap", "#!/bin/sh\nexec sleep 600\n"), NULL);
+              "--key_file", own, nap, NULL);
     (void)proc_wait_text(job, "joined the job at ", 20);
 }
 
@@ -154,11 +154,12 @@ Test(munge, users_of_a_daemon_may_do_what_the_lines_of_its_ring_say_and_nothing_
 
     if (geteuid() != 0)
         cr_skip_test("skipped: being two users needs root");
+    const char *nap = e2e_script("nap", "#!/bin/sh\nexec sleep 600\n");
     copy_program();
     write_ring("munge ada agent %u-* 41001 -\nmunge others reader * * -\n");
     start_daemon();
-    start_job(&running[0], "41001-1");
-    start_job(&running[1], "41002-1");
+    start_job(&running[0], "41001-1", nap);
+    start_job(&running[1], "41002-1", nap);
     for (size_t i = 0; i < CT_COUNT(rows); i++) {
         char may[2 * DEEDS + 1] = "";
 
