@@ -154,8 +154,8 @@ struct ct_munge_queue {
     struct ct_munge_work *first, **end; /* those that wait */
 };
 void ct_munge_queue_init(struct ct_munge_queue *queue);
-/* Have a client's credential sealed, or a server's peer's opened; ct_conn_resume or the end follows. 0
- * or CT_ENOMEM, ... */
+/* Have a client's credential sealed, or a server's peer's opened; ct_conn_resume or the end
+ * follows. 0 or CT_ENOMEM, ... */
 int ct_conn_seal(struct ct_conn *conn, const struct ct_key *key, struct ct_error *err);
 int ct_conn_unseal(struct ct_conn *conn, struct ct_error *err);
 /* Forget what is under way. */

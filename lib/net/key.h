@@ -30,9 +30,9 @@ int ct_net_key_new(const char *path, struct ct_error *err);
 int ct_net_key_write(const char *path, const struct ct_key *key, struct ct_error *err);
 
 /* Read the key in `path`: a regular file of 32 bytes, owned by this user or root, closed to group
- * and others; one of root's may be read by its group, a service that may not change its key. Or take
- * "munge:..." as ct_munge_parse does. 0; CT_ENOINPUT when it cannot be read; CT_EAUTH when it is not
- * such a file; CT_EUSAGE, CT_EUNSUPPORTED of munge. */
+ * and others; one of root's may be read by its group, a service that may not change its key. Or
+ * take "munge:..." as ct_munge_parse does. 0; CT_ENOINPUT when it cannot be read; CT_EAUTH when it
+ * is not such a file; CT_EUSAGE, CT_EUNSUPPORTED of munge. */
 int ct_net_key_load(const char *path, struct ct_key *ret_key, struct ct_error *err);
 
 /* Read it again, for it may have been replaced: a file that cannot be read now leaves `key` as it

@@ -35,9 +35,8 @@ enum {
     CT_KEY_TOKEN = CT_GRANT_ID + 2 * 32 + 1, /* "ID-" and 64 digits */
 };
 
-/* Make a ring of one key: with `roles` those derived from it too. Of munge: of this user and root, who
- * may do everything. 0; CT_ENOMEM; CT_EUNSUPPORTED
- * without libssl. */
+/* Make a ring of one key: with `roles` those derived from it too. Of munge: of this user and root,
+ * who may do everything. 0; CT_ENOMEM; CT_EUNSUPPORTED without libssl. */
 int ct_key_ring_of(const struct ct_key *key, bool roles, struct ct_key_ring **ret_ring,
                    struct ct_error *err);
 
@@ -74,10 +73,11 @@ bool ct_key_ring_has(const struct ct_key_ring *ring, const struct ct_grant *gran
 /* Return the lines of munge; NULL: nobody is let in by munge. */
 const struct ct_munge_lines *ct_key_ring_munge(const struct ct_key_ring *ring);
 
-/* Append a line for the key (or of munge, if it is that) to a ring's file, which is made when it is not there (0600); its id is
- * written to `grant`. Take the key with the id, or the only one with the name, out of it. Other
- * lines stay as they are. A line of munge has the id "munge:NAME". 0; as ct_key_ring_load; CT_EUSAGE when the ring has the key, has none of
- * that name, or several (the sentence has their ids); CT_ELIMIT; CT_ECANTCREAT, CT_EIO. */
+/* Append a line for the key (or of munge, if it is that) to a ring's file, which is made when it
+ * is not there (0600); its id is written to `grant`. Take the key with the id, or the only one
+ * with the name, out of it. Other lines stay as they are. A line of munge has the id "munge:NAME".
+ * 0; as ct_key_ring_load; CT_EUSAGE when the ring has the key, has none of that name, or several
+ * (the sentence has their ids); CT_ELIMIT; CT_ECANTCREAT, CT_EIO. */
 int ct_key_ring_add(const char *path, struct ct_grant *grant, const struct ct_key *key,
                     struct ct_error *err);
 int ct_key_ring_remove(const char *path, const char *name, struct ct_error *err);

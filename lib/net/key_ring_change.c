@@ -91,8 +91,8 @@ struct meant {
     const char *id, *name;
 };
 
-/* Those of the name, or the one with the id, which of a line of munge is "munge:NAME"; their number.
- */
+/* Those of the name, or the one with the id, which of a line of munge is "munge:NAME"; their
+ * number. */
 static size_t count_meant(const struct ct_key_ring *ring, const char *name, struct ct_buf *ids,
                           struct meant *ret_meant)
 {

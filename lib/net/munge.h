@@ -5,8 +5,8 @@
  *     for the server's account            ------>  its munged opens them, once, for that account
  *                                                  alone, and says which user sealed them
  *
- * The bytes are the key of one TLS handshake (tls.h): so the client knows that the server runs under
- * that account on a machine of the same realm, and the server knows the client's user.
+ * The bytes are the key of one TLS handshake (tls.h): so the client knows that the server runs
+ * under that account on a machine of the same realm, and the server knows the client's user.
  *
  * libmunge.so.2 is loaded at the first use. Sealing and opening wait for munged, seconds when it is
  * stuck: for a thread that may wait, never for a loop's. Any thread may call. */
@@ -49,9 +49,9 @@ int ct_munge_parse(const char *text, struct ct_key *ret_key, struct ct_error *er
 int ct_munge_seal(const struct ct_key *key, struct ct_munge_credential *ret_credential,
                   struct ct_error *err);
 
-/* Open the credential in `text`: its key and its user. `socket`: as in struct ct_key. 0; CT_EAUTH for
- * one that is not for this process's user, was opened before, is too old or is none; otherwise as
- * ct_munge_seal. */
+/* Open the credential in `text`: its key and its user. `socket`: as in struct ct_key. 0; CT_EAUTH
+ * for one that is not for this process's user, was opened before, is too old or is none; otherwise
+ * as ct_munge_seal. */
 int ct_munge_open(const char *socket, struct ct_munge_credential *credential, struct ct_error *err);
 
 #endif

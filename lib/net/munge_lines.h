@@ -2,8 +2,8 @@
  *
  *     munge NAME ROLE JOBS USERS -
  *
- * One line counts for a user: the first that has the user's number, else the first with '*'. In JOBS
- * "%u" is the user's name. Pure. */
+ * One line counts for a user: the first that has the user's number, else the first with '*'. In
+ * JOBS "%u" is the user's name. Pure. */
 #ifndef CT_NET_MUNGE_LINES_H
 #define CT_NET_MUNGE_LINES_H
 
@@ -39,7 +39,8 @@ void ct_munge_lines_deinit(struct ct_munge_lines *lines);
 /* Return whether anybody is let in. */
 bool ct_munge_lines_any(const struct ct_munge_lines *lines);
 
-/* Find what a user may do: a grant for that user alone, with the name put in for "%u". 0; CT_EAUTH. */
+/* Find what a user may do: a grant for that user alone, with the name put in for "%u". 0;
+ * CT_EAUTH. */
 int ct_munge_lines_find(const struct ct_munge_lines *lines, const struct ct_munge_user *user,
                         struct ct_grant *ret_grant, struct ct_error *err);
 

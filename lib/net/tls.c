@@ -129,7 +129,8 @@ static int find_session(SSL *end, const unsigned char *name, size_t size, SSL_SE
     return answer(tls, key, key_tag, job_tag, ret_session);
 }
 
-/* OpenSSL shows a server the client's hello. One with a credential of munge waits until it is open. */
+/* OpenSSL shows a server the client's hello. One with a credential of munge waits until it is
+ * open. */
 static int on_hello(SSL *end, int *ret_alert, void *unused)
 {
     struct ct_tls *tls = tls_of(end);

@@ -14,8 +14,8 @@
  * server with one key serves many jobs, and a client of job A is never taken for one of job B.
  *
  * With munge (munge.h) the secret is drawn for each connection, and the client sends it sealed, as
- * "ctrun/2 munge <job tag> <credential>", with "munge" for the key tag. The server's end waits until
- * its owner has had the credential opened:
+ * "ctrun/2 munge <job tag> <credential>", with "munge" for the key tag. The server's end waits
+ * until its owner has had the credential opened:
  *
  *     ct_tls_read, 0 --> ct_tls_credential --> (a worker: ct_munge_open) --> ct_tls_opened --> read
  *
@@ -79,8 +79,8 @@ int ct_tls_write(struct ct_tls *tls, const void *data, size_t size, struct ct_bu
 /* Append the engine's own bytes for the network: handshake, alert, close-notify. 0 or CT_ENOMEM. */
 int ct_tls_drain(struct ct_tls *tls, struct ct_buf *out);
 
-/* On a server: return the client's credential of munge that is still to be opened, and the socket of
- * munged (as in struct ct_key); NULL: none is. */
+/* On a server: return the client's credential of munge that is still to be opened, and the socket
+ * of munged (as in struct ct_key); NULL: none is. */
 const char *ct_tls_credential(const struct ct_tls *tls, const char **ret_socket);
 
 /* Go on with it once it is open, or was refused (`why`, otherwise NULL). */

@@ -19,8 +19,8 @@ struct ct_tls_munge {
     struct ct_grant grant;
 };
 
-/* Make one with the credential's text; NULL without memory. Free it, wiping its key; NULL is ignored.
- */
+/* Make one with the credential's text; NULL without memory. Free it, wiping its key; NULL is
+ * ignored. */
 struct ct_tls_munge *ct_tls_munge_new(const char *text);
 void ct_tls_munge_free(struct ct_tls_munge *munge);
 
@@ -28,8 +28,8 @@ void ct_tls_munge_free(struct ct_tls_munge *munge);
  * CT_ENOMEM. */
 int ct_tls_munge_find(const struct ct_openssl *ssl, SSL *end, struct ct_tls_munge **ret_munge);
 
-/* Return what the callback is to answer, SSL_CLIENT_HELLO_...: a server whose ring lets nobody in by
- * munge has nothing opened. */
+/* Return what the callback is to answer, SSL_CLIENT_HELLO_...: a server whose ring lets nobody in
+ * by munge has nothing opened. */
 int ct_tls_munge_judge(struct ct_tls_munge *munge, const struct ct_key_ring *ring, int *ret_alert);
 
 /* Keep what came of the credential, with what the ring says of its user. */
@@ -40,8 +40,8 @@ void ct_tls_munge_opened(struct ct_tls_munge *munge, const struct ct_key_ring *r
 bool ct_tls_munge_is(const struct ct_tls_munge *munge, const void *name, size_t size,
                      char ret_job_tag[CT_TLS_TAG]);
 
-/* Return why a handshake with a credential failed, on either end; 0: `reason` of OpenSSL has nothing to
- * do with one, or there is none (NULL). */
+/* Return why a handshake with a credential failed, on either end; 0: `reason` of OpenSSL has
+ * nothing to do with one, or there is none (NULL). */
 int ct_tls_munge_refuse(const struct ct_tls_munge *munge, bool server, int reason,
                         struct ct_error *err);
 

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* The value of "Key=value" at `line`, of `size` bytes, blanks around '=' allowed; NULL: another key. */
+/* The value of "Key=value" at `line`, of `size` bytes, blanks around '=' allowed; NULL: another
+ * key. */
 static const char *value_of(const char *line, size_t size, const char *key, size_t *ret_size)
 {
     const char *end = line + size, *at = line + strlen(key);

@@ -1,5 +1,5 @@
-/* Fuzz: the extension pre_shared_key of a stranger's hello, in which a credential of munge may be. What
- * is found is one as munged makes it, and reads back from its identity. */
+/* Fuzz: the extension pre_shared_key of a stranger's hello, in which a credential of munge may be.
+ * What is found is one as munged makes it, and reads back from its identity. */
 #include "base/assert.h"
 #include "net/psk_munge.h"
 

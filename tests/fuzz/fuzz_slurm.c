@@ -1,5 +1,5 @@
-/* Fuzz: the variables of Slurm, a line each, and slurm.conf. What is read must be consistent, what is not must have
- * a sentence. */
+/* Fuzz: the variables of Slurm, a line each, and slurm.conf. What is read must be consistent, what
+ * is not must have a sentence. */
 #include "base/assert.h"
 #include "slurm/slurm.h"
 #include "slurm/slurm_conf.h"

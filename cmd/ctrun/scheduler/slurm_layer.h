@@ -6,10 +6,10 @@
  *      (the job runs)
  *      slurm_end       the key is removed
  *
- * Where the cluster has munge, no key is made: the nodes run as one user, and munge says so. Elsewhere
- * the key is ~/.ctrun/job-JOB.STEP.key, or job-JOB.STEP-rN.key after N requeues, mode 0600: Slurm
- * has no secret for a job, so the home directory, which all nodes share, carries it. Node 0 makes
- * it, the others wait for it. */
+ * Where the cluster has munge, no key is made: the nodes run as one user, and munge says so.
+ * Elsewhere the key is ~/.ctrun/job-JOB.STEP.key, or job-JOB.STEP-rN.key after N requeues, mode
+ * 0600: Slurm has no secret for a job, so the home directory, which all nodes share, carries it.
+ * Node 0 makes it, the others wait for it. */
 #ifndef CT_CTRUN_SLURM_LAYER_H
 #define CT_CTRUN_SLURM_LAYER_H
 

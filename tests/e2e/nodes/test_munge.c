@@ -1,5 +1,5 @@
-/* Users whom a real munged names, at real programs: what a ring's lines let them do, nodes without a
- * key file, daemons that know each other so. */
+/* Users whom a real munged names, at real programs: what a ring's lines let them do, nodes without
+ * a key file, daemons that know each other so. */
 #include "e2e.h"
 
 #include "munged.h"

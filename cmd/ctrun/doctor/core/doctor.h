@@ -76,7 +76,7 @@ struct doctor_facts {
     uint64_t shm_bytes; /* its size; 0: there is none */
     struct doctor_outcome key;
     bool has_key;
-    bool by_munge; /* instead of a file */
+    bool by_munge;   /* instead of a file */
     int clock_error; /* an errno; 0: it was read */
     bool clock_unsynced;
     uint64_t segment_bytes;              /* of shared memory for the workers' collectives */
