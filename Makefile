@@ -202,7 +202,7 @@ TEST_USES_replica := rdzv
 TEST_USES_launch := config
 UNIT_MODULES := $(foreach m,$(filter-out $(if $(CROSS),cuda),$(MODULES)),$(if $(wildcard tests/unit/$m/.),$m))
 BINARIES := $(foreach p,$(PROGRAMS),$(if $(wildcard cmd/$p/*.c),$(BUILD)/bin/$p))
-TEST_LIB := tests/lib/proc.c tests/lib/equal.c tests/lib/equal_table.c $(if $(MINI),tests/lib/mini/mini.c)
+TEST_LIB := tests/lib/proc.c tests/lib/munged.c tests/lib/equal.c tests/lib/equal_table.c $(if $(MINI),tests/lib/mini/mini.c)
 TEST_LINK := $(if $(MINI),,-lcriterion)
 # Tools of tests, each for the modules that it names: a test is linked with those that it uses.
 TEST_TOOLS := $(BUILD)/tests/libtools.a
@@ -369,7 +369,7 @@ TEST_OBJECTS_unit_cuda := $(HOST_KERNELS) $(call hostgpu,$(filter %_cuda.c,$(CUD
 # NCCL's and NVML's types are declared by those who load them; tests compare them with the headers, where there are.
 $(BUILD)/obj/tests/unit/coll/backend/test_nccl.o $(BUILD)/obj/tests/unit/launch/hardware/test_nvml.o: CPPFLAGS += $(CUDA_HOME:%=-isystem %/include)
 
-$(TEST_TOOLS): $(call objects,$(filter-out tests/lib/proc.c tests/lib/equal%,$(wildcard tests/lib/*.c)) $(call sources,tests/lib/cluster tests/lib/history tests/lib/many))
+$(TEST_TOOLS): $(call objects,$(filter-out tests/lib/proc.c tests/lib/munged.c tests/lib/equal%,$(wildcard tests/lib/*.c)) $(call sources,tests/lib/cluster tests/lib/history tests/lib/many))
 	@mkdir -p $(@D)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 

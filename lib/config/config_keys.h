@@ -60,6 +60,9 @@ const struct ct_config_key *ct_config_key_of(const struct ct_config *cfg, const 
 const char *ct_config_last_name(const char *path);
 bool ct_config_lies_in(const char *path, const char *section);
 
+/* Is the text of an INPUT a path that starts at some folder? "munge:" of a key file is none. */
+bool ct_config_is_relative(const char *path);
+
 /* The variable that sets the key, "CTRUN_OPTIM_LR", in `room`. */
 enum { CT_CONFIG_VARIABLE_ROOM = 80 };
 const char *ct_config_variable(const struct ct_config_key *key, char room[CT_CONFIG_VARIABLE_ROOM]);

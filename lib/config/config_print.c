@@ -66,8 +66,7 @@ static void print_key(const struct ct_config *cfg, const struct ct_config_key *k
     size_t start = to->size;
 
     ct_config_value_fetch(key, cfg, &any);
-    if (key->type == CT_CONFIG_TYPE_INPUT && base_dir != NULL && any.text[0] != '\0' &&
-        any.text[0] != '/' &&
+    if (key->type == CT_CONFIG_TYPE_INPUT && base_dir != NULL && ct_config_is_relative(any.text) &&
         snprintf(path, sizeof path, "%s/%s", base_dir, any.text) < (int)sizeof path)
         any.text = path;
     put_blanks(to, indent_of(key->section));

@@ -81,13 +81,18 @@ void ct_config_note(struct ct_config_loader *loader, const struct ct_config_orig
 
 /* ---- setting -------------------------------------------------------------------------------- */
 
+bool ct_config_is_relative(const char *path)
+{
+    return path[0] != '/' && path[0] != '\0' && !ct_starts_with(path, "munge:");
+}
+
 /* A relative input path in a YAML file starts at the folder of that file. */
 static char *resolve_input(struct ct_arena *arena, const char *path,
                            const struct ct_config_origin *origin)
 {
     const char *slash = origin->layer == CT_CONFIG_FILE ? strrchr(origin->name, '/') : NULL;
 
-    if (slash == NULL || path[0] == '/' || path[0] == '\0')
+    if (slash == NULL || !ct_config_is_relative(path))
         return ct_arena_strdup(arena, path);
     return ct_arena_printf(arena, "%.*s/%s", (int)(slash - origin->name), origin->name, path);
 }

@@ -3,7 +3,8 @@
  *   dial_uv.c     finds and connects the stream (client)        -> ct_conn_begin
  *   listen_uv.c   accepts the stream (server)                   -> ct_conn_begin
  *   conn_uv.c     handshake, messages in, deadlines, the end
- *   conn_out_uv.c messages out, the orderly end */
+ *   conn_out_uv.c messages out, the orderly end
+ *   munge_uv.c    a credential of munge is sealed (client) or opened (server) by a worker */
 #ifndef CT_NET_CONN_INNER_UV_H
 #define CT_NET_CONN_INNER_UV_H
 
@@ -15,6 +16,7 @@
 #include "wire/frame.h"
 
 struct ct_dial;
+struct ct_munge_work;
 
 enum ct_conn_state {
     CT_CONN_CONNECTING, /* `dial` works; io may be absent */
@@ -48,7 +50,8 @@ struct ct_conn {
 
     struct ct_dial *dial; /* client, until OPEN */
     uv_connect_t connect;
-    struct ct_tls *tls; /* NULL in clear */
+    struct ct_tls *tls;          /* NULL in clear, and on a client until `munge` is done */
+    struct ct_munge_work *munge; /* under way: nothing is read from the peer. NULL: none */
 
     struct ct_frame_reader reader;
     struct ct_arena lists; /* of the message being delivered */
@@ -123,6 +126,9 @@ void ct_conn_resume(struct ct_conn *conn);
 /* Arm the timer for the state's next deadline or earlier. */
 void ct_conn_arm(struct ct_conn *conn);
 
+/* Go on with the handshake after `munge`. */
+void ct_conn_shake_on(struct ct_conn *conn);
+
 /* ---- conn_out_uv.c ---- */
 /* Hand `out` to the kernel as far as it takes it, and the rest to one uv_write. */
 void ct_conn_flush(struct ct_conn *conn);
@@ -142,7 +148,25 @@ void ct_dial_retry(struct ct_dial *dial, const struct ct_error *why);
 /* End the dial, which frees itself. NULL is ignored. */
 void ct_dial_end(struct ct_dial *dial);
 
+/* ---- munge_uv.c ---- */
+/* Works for the connections of a listener: few at once, so that workers are left for others. */
+struct ct_munge_queue {
+    uint32_t under_way;
+    struct ct_munge_work *first, **end; /* those that wait */
+};
+void ct_munge_queue_init(struct ct_munge_queue *queue);
+/* Have a client's credential sealed, or a server's peer's opened; ct_conn_shake_on or the end
+ * follows. 0 or CT_ENOMEM, ... */
+int ct_conn_seal(struct ct_conn *conn, const struct ct_key *key, struct ct_error *err);
+int ct_conn_unseal(struct ct_conn *conn, struct ct_error *err);
+/* Forget what is under way. */
+void ct_conn_forget_munge(struct ct_conn *conn);
+
 /* ---- listen_uv.c ---- */
+/* Return its queue of credentials; the listener is there as long as one is under way. */
+struct ct_munge_queue *ct_listener_munge(struct ct_listener *listener);
+void ct_listener_hold(struct ct_listener *listener);
+void ct_listener_release(struct ct_listener *listener);
 /* Tell of the hello of a TLS client that holds the key, or copied it from one that does: `hello` is
  * the client's random number in it. */
 void ct_listener_bound(struct ct_listener *listener, struct ct_conn *conn, uint64_t hello);

@@ -174,7 +174,7 @@ void ct_conn_leave(struct ct_conn *conn, const struct ct_error *why)
 {
     if (conn->state == CT_CONN_CLOSING || conn->state == CT_CONN_ENDED)
         return;
-    if (conn->state == CT_CONN_CONNECTING) {
+    if (conn->state == CT_CONN_CONNECTING || conn->munge != NULL) { /* nothing was said */
         ct_conn_end(conn, why);
         return;
     }

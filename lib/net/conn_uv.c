@@ -115,6 +115,7 @@ void ct_conn_end(struct ct_conn *conn, const struct ct_error *why)
         ct_error_prefix(&conn->why, "%s", conn->peer);
     }
     conn->state = CT_CONN_ENDED;
+    ct_conn_forget_munge(conn);
     ct_dial_end(conn->dial);
     conn->dial = NULL;
     close_stream(conn);
@@ -132,6 +133,7 @@ static void end_with(struct ct_conn *conn, int code, const char *sentence)
 void ct_conn_drop_stream(struct ct_conn *conn)
 {
     conn->state = CT_CONN_CONNECTING;
+    ct_conn_forget_munge(conn);
     ct_tls_free(conn->tls);
     conn->tls = NULL;
     ct_buf_clear(&conn->out);
@@ -344,6 +346,25 @@ static void note_hello(struct ct_conn *conn)
     ct_listener_bound(conn->listener, conn, hello);
 }
 
+/* The handshake failed, or the stream broke. */
+static void fail_tls(struct ct_conn *conn, const struct ct_error *why)
+{
+    if (why->code == CT_ECLOSED)
+        ct_conn_stream_failed(conn, UV_EOF);
+    else if (why->code == CT_EUNAVAILABLE && conn->dial != NULL)
+        ct_dial_retry(conn->dial, why);
+    else
+        ct_conn_leave(conn, why); /* an alert for the peer is in `out` */
+}
+
+/* Does a server's handshake wait for a credential to be opened? */
+static bool waits_for_munge(struct ct_conn *conn)
+{
+    const char *socket;
+
+    return conn->state == CT_CONN_HANDSHAKE && ct_tls_credential(conn->tls, &socket) != NULL;
+}
+
 /* Let TLS work on what came: handshake, then plain bytes. */
 static void turn_tls(struct ct_conn *conn)
 {
@@ -367,10 +388,10 @@ static void turn_tls(struct ct_conn *conn)
     } while (count > 0 && conn->state == CT_CONN_OPEN && !ct_turns_is_over(conn));
     if (conn->state != CT_CONN_HANDSHAKE && conn->state != CT_CONN_OPEN)
         return;
-    if (count == CT_ECLOSED)
-        ct_conn_stream_failed(conn, UV_EOF);
-    else if (count < 0)
-        ct_conn_leave(conn, &err); /* an alert for the peer is in `out` */
+    if (count >= 0 && waits_for_munge(conn))
+        count = ct_conn_unseal(conn, &err);
+    if (count < 0)
+        fail_tls(conn, &err);
     else
         ct_conn_flush(conn);
 }
@@ -425,7 +446,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 
 void ct_conn_resume(struct ct_conn *conn)
 {
-    if (conn->state == CT_CONN_ENDED)
+    if (conn->state == CT_CONN_ENDED || conn->munge != NULL) /* ct_conn_shake_on goes on */
         return;
     if (conn->state !=
         CT_CONN_CLOSING) /* its time begins anew: it was not the peer that was late */
@@ -502,6 +523,8 @@ static void fail_to_begin(struct ct_conn *conn, int code, const struct ct_error 
 
 static int secure(struct ct_conn *conn, const struct ct_conn_secret *secret, struct ct_error *err)
 {
+    if (secret->ring == NULL && secret->key->kind == CT_KEY_MUNGE)
+        return ct_conn_seal(conn, secret->key, err);
     return secret->ring != NULL
                ? ct_tls_new_server(&conn->tls, secret->ring, err)
                : ct_tls_new_client(&conn->tls, secret->key, conn->options.job, err);
@@ -526,69 +549,32 @@ void ct_conn_begin(struct ct_conn *conn, const struct ct_conn_secret *secret)
         return;
     }
     conn->received_ms = conn->began_ms = uv_now(conn->loop);
-    if (conn->tls == NULL) {
+    if (conn->tls == NULL && conn->munge == NULL) {
         open_conn(conn);
     } else {
         conn->state = CT_CONN_HANDSHAKE;
-        turn_tls(conn); /* a client's first words */
+        if (conn->munge == NULL)
+            turn_tls(conn); /* a client's first words */
     }
     if (conn->state != CT_CONN_ENDED)
         ct_conn_arm(conn);
 }
 
-/* ---- small questions ---- */
-
-void *ct_conn_user(const struct ct_conn *conn)
+void ct_conn_shake_on(struct ct_conn *conn)
 {
-    return conn->user;
-}
+    struct ct_error err = {0};
 
-void ct_conn_set_user(struct ct_conn *conn, void *user)
-{
-    conn->user = user;
-}
+    if (conn->waits_for_turn) /* ct_conn_resume goes on */
+        return;
+    int code = uv_read_start(&conn->io.stream, on_alloc, on_read);
 
-const char *ct_conn_peer(const struct ct_conn *conn)
-{
-    return conn->peer;
-}
-
-const struct ct_grant *ct_conn_grant(const struct ct_conn *conn)
-{
-    return conn->tls != NULL ? ct_tls_grant(conn->tls) : NULL;
-}
-
-bool ct_conn_user_of_peer(const struct ct_conn *conn, unsigned *ret_uid)
-{
-    int fd;
-
-    if (conn->uid >= 0)
-        *ret_uid = (unsigned)conn->uid;
-    return conn->uid >= 0 ||
-           (uv_fileno(&conn->io.handle, &fd) == 0 && ct_address_find_peer_user(fd, ret_uid) == 0);
-}
-
-int64_t ct_conn_known_user(const struct ct_conn *conn)
-{
-    return conn->uid;
-}
-
-int ct_conn_may(const struct ct_conn *conn, enum ct_right right, const char *job,
-                struct ct_error *err)
-{
-    const struct ct_grant *grant = ct_conn_grant(conn);
-    unsigned uid;
-
-    if (grant == NULL)
-        return 0;
-    if (job != NULL && !ct_tls_is_for(conn->tls, job))
-        return ct_error_set(err, CT_EAUTH, "the peer has proved its key for another job than %s",
-                            job);
-    bool is_known = grant->user_count > 0 && ct_conn_user_of_peer(conn, &uid);
-    return ct_grant_may(grant, right, job, is_known ? (int64_t)uid : -1, err);
-}
-
-void ct_conn_set_frame_limit(struct ct_conn *conn, uint32_t limit)
-{
-    conn->options.frame_limit = conn->reader.limit = limit;
+    CT_ASSERT(conn->state == CT_CONN_HANDSHAKE && conn->munge == NULL);
+    if (code != 0) {
+        ct_error_set(&err, code, "cannot read from the peer: %s", uv_strerror(code));
+        ct_conn_end(conn, &err);
+        return;
+    }
+    turn_tls(conn);
+    if (conn->state != CT_CONN_ENDED)
+        ct_conn_arm(conn);
 }

@@ -110,7 +110,8 @@ const char *ct_conn_peer(const struct ct_conn *conn);
  * Likewise. */
 const struct ct_grant *ct_conn_grant(const struct ct_conn *conn);
 
-/* Find the user that the peer runs as, of a peer on this machine. False: not known. */
+/* Find the user that the peer runs as: of a peer on this machine, or one whom munge names. False:
+ * not known. */
 bool ct_conn_user_of_peer(const struct ct_conn *conn, unsigned *ret_uid);
 
 /* Return the user of a peer on this machine as the listener found it; -1: not known. Costs nothing. */

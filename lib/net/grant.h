@@ -31,15 +31,17 @@ enum {
     CT_GRANT_NAME = 33,
     CT_GRANT_JOBS = 256,
     CT_GRANT_USERS = 16,
+    CT_GRANT_USER = 33,
 };
 
 struct ct_grant {
-    char id[CT_GRANT_ID];
+    char id[CT_GRANT_ID];     /* or "munge" */
     char name[CT_GRANT_NAME]; /* "": it has none */
     enum ct_role role;
     char jobs[CT_GRANT_JOBS]; /* patterns of fnmatch(3) with commas between; "*": all */
     uint32_t users[CT_GRANT_USERS];
-    uint32_t user_count; /* 0: any user */
+    uint32_t user_count;      /* 0: any user */
+    char user[CT_GRANT_USER]; /* the name of the one user, whom munge named; "": of a key */
 };
 
 /* Return the name of a role. Find one by its name: CT_ROLES when there is none. List all names,

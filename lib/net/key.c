@@ -2,6 +2,7 @@
 #include "net/key.h"
 
 #include "base/fs.h"
+#include "net/munge.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -93,10 +94,13 @@ int ct_net_secret_open(const char *what, const char *path, int *ret_fd, off_t *r
 
 int ct_net_key_load(const char *path, struct ct_key *ret_key, struct ct_error *err)
 {
-    struct ct_key key;
+    struct ct_key key = {.kind = CT_KEY_SECRET};
     off_t size = 0;
-    int fd = -1, code = ct_net_secret_open("key file", path, &fd, &size, err);
+    int fd = -1, code;
 
+    if (ct_munge_is_meant(path))
+        return ct_munge_parse(path, ret_key, err);
+    code = ct_net_secret_open("key file", path, &fd, &size, err);
     if (code != 0)
         return code;
     if (size != CT_KEY_BYTES)
@@ -121,7 +125,7 @@ void ct_net_key_reload(const char *path, struct ct_key *key)
 {
     struct ct_key now;
 
-    if (ct_net_key_load(path, &now, NULL) != 0)
+    if (key->kind == CT_KEY_MUNGE || ct_net_key_load(path, &now, NULL) != 0)
         return;
     *key = now;
     ct_net_key_wipe(&now);

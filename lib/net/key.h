@@ -1,4 +1,5 @@
-/* The job key: 32 random bytes in a file that its owner alone can read.
+/* The job key: 32 random bytes in a file that its owner alone can read; or "munge:", which needs no
+ * file (munge.h).
  *
  * Both ends of a link prove that they hold the key (tls.h); it never travels. It is never a
  * password: a captured handshake would let an attacker test guesses. */
@@ -7,12 +8,20 @@
 
 #include "base/error.h"
 
+#include <stdint.h>
 #include <sys/types.h>
 
-enum { CT_KEY_BYTES = 32 };
+enum { CT_KEY_BYTES = 32, CT_KEY_SOCKET = 108 };
+
+enum ct_key_kind { CT_KEY_SECRET, CT_KEY_MUNGE };
 
 struct ct_key {
     unsigned char secret[CT_KEY_BYTES];
+    enum ct_key_kind kind;
+    struct {
+        uint32_t account;           /* as which the servers run that are dialled */
+        char socket[CT_KEY_SOCKET]; /* of munged; "": where libmunge looks for it */
+    } munge;
 };
 
 /* Write a new key to `path`, which must not exist, with mode 0600; or this one. 0;
@@ -21,8 +30,9 @@ int ct_net_key_new(const char *path, struct ct_error *err);
 int ct_net_key_write(const char *path, const struct ct_key *key, struct ct_error *err);
 
 /* Read the key in `path`: a regular file of 32 bytes, owned by this user or root, closed to group
- * and others; one of root's may be read by its group, a service that may not change its key. 0;
- * CT_ENOINPUT when it cannot be read; CT_EAUTH when it is not such a file. */
+ * and others; one of root's may be read by its group, a service that may not change its key. Or
+ * take "munge:..." as ct_munge_parse does. 0; CT_ENOINPUT when it cannot be read; CT_EAUTH when it
+ * is not such a file; CT_EUSAGE, CT_EUNSUPPORTED of munge. */
 int ct_net_key_load(const char *path, struct ct_key *ret_key, struct ct_error *err);
 
 /* Read it again, for it may have been replaced: a file that cannot be read now leaves `key` as it

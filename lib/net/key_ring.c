@@ -1,9 +1,8 @@
 /* See key_ring.h. */
-#include "net/key_ring.h"
+#include "net/key_ring_inner.h"
 
 #include "base/assert.h"
 #include "base/bytes.h"
-#include "base/fs.h"
 #include "net/openssl.h"
 #include "net/psk.h"
 
@@ -13,19 +12,6 @@
 #include <unistd.h>
 
 enum { FIELDS = 6, WORD = CT_GRANT_JOBS };
-
-struct entry {
-    struct ct_grant grant;
-    struct ct_key key;
-};
-
-struct ct_key_ring {
-    unsigned references;
-    bool is_of_one;
-    char whole[CT_GRANT_ID]; /* of that one */
-    size_t count, room;
-    struct entry *entries; /* in the order of their ids */
-};
 
 /* ---- rings ---- */
 
@@ -43,6 +29,7 @@ void ct_key_ring_unref(struct ct_key_ring *ring)
     if (ring->entries != NULL)
         explicit_bzero(ring->entries, ring->room * sizeof ring->entries[0]);
     free(ring->entries);
+    ct_munge_lines_deinit(&ring->munge);
     free(ring);
 }
 
@@ -64,14 +51,15 @@ static struct ct_key_ring *new_ring(size_t room)
 
 static int by_id(const void *left, const void *right)
 {
-    const struct entry *a = left, *b = right;
+    const struct ct_key_ring_entry *a = left, *b = right;
 
     return strcmp(a->grant.id, b->grant.id);
 }
 
-static const struct entry *find(const struct ct_key_ring *ring, const char *id)
+const struct ct_key_ring_entry *ct_key_ring_find_entry(const struct ct_key_ring *ring,
+                                                       const char *id)
 {
-    struct entry wanted = {.grant = {.name = ""}};
+    struct ct_key_ring_entry wanted = {.grant = {.name = ""}};
 
     memcpy(wanted.grant.id, id, strnlen(id, sizeof wanted.grant.id - 1));
     return bsearch(&wanted, ring->entries, ring->count, sizeof wanted, by_id);
@@ -80,7 +68,7 @@ static const struct entry *find(const struct ct_key_ring *ring, const char *id)
 const struct ct_grant *ct_key_ring_find(const struct ct_key_ring *ring, const char *id,
                                         const struct ct_key **ret_key)
 {
-    const struct entry *entry = find(ring, id);
+    const struct ct_key_ring_entry *entry = ct_key_ring_find_entry(ring, id);
 
     if (entry == NULL)
         return NULL;
@@ -103,29 +91,50 @@ const struct ct_grant *ct_key_ring_at(const struct ct_key_ring *ring, size_t ind
 
 const struct ct_grant *ct_key_ring_whole(const struct ct_key_ring *ring)
 {
-    const struct entry *entry = ring->is_of_one ? find(ring, ring->whole) : NULL;
+    const struct ct_key_ring_entry *entry =
+        ring->is_of_one ? ct_key_ring_find_entry(ring, ring->whole) : NULL;
 
     return entry != NULL ? &entry->grant : NULL;
 }
 
 bool ct_key_ring_has(const struct ct_key_ring *ring, const struct ct_grant *grant)
 {
-    const struct entry *entry = find(ring, grant->id);
+    const struct ct_key_ring_entry *entry = ct_key_ring_find_entry(ring, grant->id);
 
+    if (strcmp(grant->id, CT_MUNGE_ID) == 0)
+        return ct_munge_lines_have(&ring->munge, grant);
     return entry != NULL && ct_grant_equal(&entry->grant, grant);
 }
 
+const struct ct_munge_lines *ct_key_ring_munge(const struct ct_key_ring *ring)
+{
+    return ct_munge_lines_any(&ring->munge) ? &ring->munge : NULL;
+}
+
 /* ---- of one key ---- */
+
+/* Of munge's word nothing can be derived: it is another one for each link. */
+static int demand_secret(const struct ct_key *key, struct ct_error *err)
+{
+    return key->kind == CT_KEY_SECRET
+               ? 0
+               : ct_error_set(err, CT_EUSAGE,
+                              "\"munge:\" is no key of which another key or a token can be made: "
+                              "they need a key file (ctrun key new FILE)");
+}
 
 int ct_key_derive(const struct ct_key *key, enum ct_role role, struct ct_key *ret_key,
                   struct ct_error *err)
 {
     const struct ct_openssl *ssl = NULL;
     char label[64];
-    int code = ct_openssl_get(&ssl, err);
+    int code = demand_secret(key, err);
 
+    if (code == 0)
+        code = ct_openssl_get(&ssl, err);
     if (code != 0)
         return code;
+    *ret_key = (struct ct_key){.kind = CT_KEY_SECRET};
     int size = snprintf(label, sizeof label, "ctrun/1 role %s", ct_role_name(role));
     ct_openssl_hmac(ssl, key->secret, sizeof key->secret, label, (size_t)size, ret_key->secret);
     return 0;
@@ -136,8 +145,10 @@ int ct_key_token(const struct ct_key *key, char ret_token[CT_KEY_TOKEN], struct 
     static const char label[] = "ctrun/1 page token";
     const struct ct_openssl *ssl = NULL;
     unsigned char mac[CT_HMAC_BYTES];
-    int code = ct_openssl_get(&ssl, err);
+    int code = demand_secret(key, err);
 
+    if (code == 0)
+        code = ct_openssl_get(&ssl, err);
     if (code != 0)
         return code;
     ct_psk_key_tag(ssl, key, ret_token);
@@ -157,7 +168,7 @@ const struct ct_grant *ct_key_ring_find_token(const struct ct_key_ring *ring, co
         return NULL;
     memcpy(id, token, sizeof id - 1);
     id[sizeof id - 1] = '\0';
-    const struct entry *entry = find(ring, id);
+    const struct ct_key_ring_entry *entry = ct_key_ring_find_entry(ring, id);
     if (entry == NULL || ct_key_token(&entry->key, right, NULL) != 0)
         return NULL;
     for (size_t i = 0; i < size; i++)
@@ -176,8 +187,13 @@ int ct_key_ring_of(const struct ct_key *key, bool roles, struct ct_key_ring **re
         return code;
     if (ring == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a key");
+    if (key->kind == CT_KEY_MUNGE) {
+        ct_munge_lines_own(&ring->munge, key);
+        *ret_ring = ring;
+        return 0;
+    }
     for (size_t role = 0; code == 0 && role < (roles ? CT_ROLES : 1); role++) {
-        struct entry *entry = &ring->entries[ring->count++];
+        struct ct_key_ring_entry *entry = &ring->entries[ring->count++];
 
         entry->grant = (struct ct_grant){.role = (enum ct_role)role, .jobs = "*"};
         if (role == CT_ROLE_ALL)
@@ -255,9 +271,8 @@ static bool read_secret(const char *text, struct ct_key *ret_key)
     return true;
 }
 
-static int read_entry(const struct text *text, char words[FIELDS][WORD], struct entry *ret_entry)
+static int read_grant(const struct text *text, char words[FIELDS][WORD], struct ct_grant *grant)
 {
-    struct ct_grant *grant = &ret_entry->grant;
     struct ct_error err = {0};
     char what[256];
 
@@ -271,6 +286,30 @@ static int read_entry(const struct text *text, char words[FIELDS][WORD], struct 
                        ct_role_names());
         return complain(text, what);
     }
+    return 0;
+}
+
+static int read_munge(const struct text *text, char words[FIELDS][WORD], struct ct_key_ring *ring)
+{
+    struct ct_grant grant = {.role = CT_ROLES};
+    struct ct_error err = {0};
+    int code = read_grant(text, words, &grant);
+
+    if (code == 0 && strcmp(words[5], "-") != 0)
+        code = complain(text, "a line of munge has no secret: its last word is '-'");
+    if (code == 0 && ct_munge_lines_add(&ring->munge, &grant, &err) != 0)
+        code = complain(text, err.text);
+    return code;
+}
+
+static int read_entry(const struct text *text, char words[FIELDS][WORD],
+                      struct ct_key_ring_entry *ret_entry)
+{
+    struct ct_grant *grant = &ret_entry->grant;
+    int code = read_grant(text, words, grant);
+
+    if (code != 0)
+        return code;
     if (!read_secret(words[5], &ret_entry->key))
         return complain(text, "the secret is not 64 hexadecimal digits in lower case");
     ct_psk_key_tag(text->ssl, &ret_entry->key, grant->id);
@@ -286,8 +325,10 @@ static int read_line(struct text *text, const char *line, size_t size, struct ct
 
     if (count != 0 && count != FIELDS)
         code = complain(text, "it has not the six words id, name, role, jobs, users, secret");
-    else if (count != 0 && ring->count == CT_KEY_RING_KEYS)
+    else if (count != 0 && ring->count + ring->munge.count == CT_KEY_RING_KEYS)
         code = complain(text, "the ring has more than 4096 keys");
+    else if (count != 0 && strcmp(words[0], CT_MUNGE_ID) == 0)
+        code = read_munge(text, words, ring);
     else if (count != 0)
         code = read_entry(text, words, &ring->entries[ring->count++]);
     explicit_bzero(words, sizeof words);
@@ -336,8 +377,7 @@ int ct_key_ring_parse(const char *text, const char *path, struct ct_key_ring **r
     return 0;
 }
 
-/* The whole text of the file; to be wiped by the caller. */
-static int read_file(const char *path, struct ct_buf *text, struct ct_error *err)
+int ct_key_ring_read_text(const char *path, struct ct_buf *text, struct ct_error *err)
 {
     off_t size = 0;
     int fd = -1, code = ct_net_secret_open("key ring", path, &fd, &size, err);
@@ -367,7 +407,7 @@ static int read_file(const char *path, struct ct_buf *text, struct ct_error *err
     return code;
 }
 
-static void wipe_text(struct ct_buf *text)
+void ct_key_ring_wipe_text(struct ct_buf *text)
 {
     if (text->data != NULL)
         explicit_bzero(text->data, text->room);
@@ -378,14 +418,18 @@ static void wipe_text(struct ct_buf *text)
 static int include(struct ct_key_ring *ring, const struct ct_key *own, struct ct_error *err)
 {
     const struct ct_openssl *ssl = NULL;
-    struct entry *entry = &ring->entries[ring->count];
+    struct ct_key_ring_entry *entry = &ring->entries[ring->count];
     int code = ct_openssl_get(&ssl, err);
 
     if (code != 0)
         return code;
-    *entry = (struct entry){.grant = {.role = CT_ROLE_ALL, .jobs = "*"}, .key = *own};
+    if (own->kind == CT_KEY_MUNGE) {
+        ct_munge_lines_own(&ring->munge, own);
+        return 0;
+    }
+    *entry = (struct ct_key_ring_entry){.grant = {.role = CT_ROLE_ALL, .jobs = "*"}, .key = *own};
     ct_psk_key_tag(ssl, own, entry->grant.id);
-    if (find(ring, entry->grant.id) == NULL)
+    if (ct_key_ring_find_entry(ring, entry->grant.id) == NULL)
         ring->count++;
     qsort(ring->entries, ring->count, sizeof ring->entries[0], by_id);
     return 0;
@@ -397,137 +441,11 @@ int ct_key_ring_load(const char *path, const struct ct_key *own, struct ct_key_r
     struct ct_buf text;
 
     ct_buf_init(&text, 0);
-    int code = read_file(path, &text, err);
+    int code = ct_key_ring_read_text(path, &text, err);
     if (code == 0)
         code = ct_key_ring_parse(ct_buf_str(&text), path, ret_ring, err);
     if (code == 0 && own != NULL)
         code = include(*ret_ring, own, err);
-    wipe_text(&text);
-    return code;
-}
-
-/* ---- changing it ---- */
-
-void ct_grant_put_users(const struct ct_grant *grant, struct ct_buf *out)
-{
-    for (uint32_t i = 0; i < grant->user_count; i++)
-        (void)ct_buf_printf(out, "%s%u", i > 0 ? "," : "", grant->users[i]);
-    if (grant->user_count == 0)
-        (void)ct_buf_puts(out, "*");
-}
-
-static int replace(const char *path, struct ct_buf *text, struct ct_error *err)
-{
-    if (text->failed)
-        return ct_error_set(err, CT_ENOMEM, "no memory for key ring %s", path);
-    return ct_fs_replace_private(path, text->data, text->size, err);
-}
-
-int ct_key_ring_add(const char *path, struct ct_grant *grant, const struct ct_key *key,
-                    struct ct_error *err)
-{
-    const struct ct_openssl *ssl = NULL;
-    struct ct_key_ring *ring = NULL;
-    char secret[2 * CT_KEY_BYTES + 1];
-    struct ct_buf text;
-    int code = ct_openssl_get(&ssl, err);
-
-    if (code != 0)
-        return code;
-    ct_buf_init(&text, 0);
-    ct_psk_key_tag(ssl, key, grant->id);
-    if (access(path, F_OK) != 0)
-        (void)ct_buf_puts(&text, "# id name role jobs users secret\n");
-    else
-        code = read_file(path, &text, err);
-    if (code == 0)
-        code = ct_key_ring_parse(ct_buf_str(&text), path, &ring, err);
-    if (code == 0 && find(ring, grant->id) != NULL)
-        code =
-            ct_error_set(err, CT_EUSAGE, "key ring %s has this key already (%s)", path, grant->id);
-    if (code == 0 && ring->count == CT_KEY_RING_KEYS)
-        code = ct_error_set(err, CT_ELIMIT, "key ring %s has %d keys, as many as it may have", path,
-                            CT_KEY_RING_KEYS);
-    if (code == 0) {
-        if (text.size > 0 && text.data[text.size - 1] != '\n')
-            (void)ct_buf_puts(&text, "\n");
-        (void)ct_buf_printf(&text, "%s %s %s %s ", grant->id, grant->name,
-                            ct_role_name(grant->role), grant->jobs);
-        ct_grant_put_users(grant, &text);
-        ct_put_hex(key->secret, CT_KEY_BYTES, secret);
-        (void)ct_buf_printf(&text, " %s\n", secret);
-        explicit_bzero(secret, sizeof secret);
-        code = replace(path, &text, err);
-    }
-    ct_key_ring_unref(ring);
-    wipe_text(&text);
-    return code;
-}
-
-/* The one key that is meant, by its id or its name. */
-static int find_meant(const struct ct_key_ring *ring, const char *path, const char *name,
-                      char ret_id[CT_GRANT_ID], struct ct_error *err)
-{
-    const struct entry *found = find(ring, name);
-    struct ct_buf ids;
-    size_t count = found != NULL;
-
-    ct_buf_init(&ids, 1024);
-    for (size_t i = 0; found == NULL && i < ring->count; i++)
-        if (strcmp(ring->entries[i].grant.name, name) == 0) {
-            (void)ct_buf_printf(&ids, "%s%s", count > 0 ? ", " : "", ring->entries[i].grant.id);
-            memcpy(ret_id, ring->entries[i].grant.id, CT_GRANT_ID);
-            count++;
-        }
-    if (found != NULL)
-        memcpy(ret_id, found->grant.id, CT_GRANT_ID);
-    int code =
-        count == 1 ? 0
-        : count == 0
-            ? ct_error_set(err, CT_EUSAGE,
-                           "key ring %s has no key \"%.100s\": `ctrun key list %s` shows all", path,
-                           name, path)
-            : ct_error_set(err, CT_EUSAGE,
-                           "key ring %s has %zu keys of the name %s: name one by its id, %s", path,
-                           count, name, ct_buf_str(&ids));
-    ct_buf_deinit(&ids);
-    return code;
-}
-
-/* Without the line that begins with `id`. */
-static void cut_line(struct ct_buf *text, const char *id)
-{
-    for (size_t at = 0; at < text->size;) {
-        size_t size = strcspn(text->data + at, "\n");
-        size_t first = strspn(text->data + at, " \t\r");
-
-        size += text->data[at + size] == '\n';
-        if (strncmp(text->data + at + first, id, strlen(id)) == 0) {
-            memmove(text->data + at, text->data + at + size, text->size - at - size + 1);
-            text->size -= size;
-            return;
-        }
-        at += size;
-    }
-}
-
-int ct_key_ring_remove(const char *path, const char *name, struct ct_error *err)
-{
-    struct ct_key_ring *ring = NULL;
-    char id[CT_GRANT_ID];
-    struct ct_buf text;
-
-    ct_buf_init(&text, 0);
-    int code = read_file(path, &text, err);
-    if (code == 0)
-        code = ct_key_ring_parse(ct_buf_str(&text), path, &ring, err);
-    if (code == 0)
-        code = find_meant(ring, path, name, id, err);
-    if (code == 0) {
-        cut_line(&text, id);
-        code = replace(path, &text, err);
-    }
-    ct_key_ring_unref(ring);
-    wipe_text(&text);
+    ct_key_ring_wipe_text(&text);
     return code;
 }

@@ -9,6 +9,10 @@
  * The id is the secret's tag (psk.h), by which a client names its key. A name may have several
  * keys, as while one is rotated.
  *
+ * Users whom munge names need no key: their lines are in munge_lines.h.
+ *
+ *     munge             staff    agent     %u-*     *      -
+ *
  * Of one key without a ring come keys of each role: HMAC-SHA256(secret, "ctrun/1 role " + role).
  * Whoever has such a one cannot make another of it. `ctrun key derive` writes them, and whoever
  * accepts the whole key may accept them too. */
@@ -18,6 +22,7 @@
 #include "base/bytes.h"
 #include "net/grant.h"
 #include "net/key.h"
+#include "net/munge_lines.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,8 +35,8 @@ enum {
     CT_KEY_TOKEN = CT_GRANT_ID + 2 * 32 + 1, /* "ID-" and 64 digits */
 };
 
-/* Make a ring of one key: with `roles` those derived from it too. 0; CT_ENOMEM; CT_EUNSUPPORTED
- * without libssl. */
+/* Make a ring of one key: with `roles` those derived from it too. Of munge: of this user and root,
+ * who may do everything. 0; CT_ENOMEM; CT_EUNSUPPORTED without libssl. */
 int ct_key_ring_of(const struct ct_key *key, bool roles, struct ct_key_ring **ret_ring,
                    struct ct_error *err);
 
@@ -65,10 +70,14 @@ const struct ct_grant *ct_key_ring_whole(const struct ct_key_ring *ring);
 /* Is this grant in the ring as it was? */
 bool ct_key_ring_has(const struct ct_key_ring *ring, const struct ct_grant *grant);
 
-/* Append a line for the key to a ring's file, which is made when it is not there (0600); its id is
- * written to `grant`. Take the key with the id, or the only one with the name, out of it. Other
- * lines stay as they are. 0; as ct_key_ring_load; CT_EUSAGE when the ring has the key, has none of
- * that name, or several (the sentence has their ids); CT_ELIMIT; CT_ECANTCREAT, CT_EIO. */
+/* Return the lines of munge; NULL: nobody is let in by munge. */
+const struct ct_munge_lines *ct_key_ring_munge(const struct ct_key_ring *ring);
+
+/* Append a line for the key (or of munge, if it is that) to a ring's file, which is made when it
+ * is not there (0600); its id is written to `grant`. Take the key with the id, or the only one
+ * with the name, out of it. Other lines stay as they are. A line of munge has the id "munge:NAME".
+ * 0; as ct_key_ring_load; CT_EUSAGE when the ring has the key, has none of that name, or several
+ * (the sentence has their ids); CT_ELIMIT; CT_ECANTCREAT, CT_EIO. */
 int ct_key_ring_add(const char *path, struct ct_grant *grant, const struct ct_key *key,
                     struct ct_error *err);
 int ct_key_ring_remove(const char *path, const char *name, struct ct_error *err);
@@ -77,7 +86,8 @@ int ct_key_ring_remove(const char *path, const char *name, struct ct_error *err)
 void ct_grant_put_users(const struct ct_grant *grant, struct ct_buf *out);
 
 /* The token by which who holds a key is a reader of the page: its id and a MAC, which tells nothing
- * of the key: HMAC-SHA256(secret, "ctrun/1 page token"). 0; CT_EUNSUPPORTED. */
+ * of the key: HMAC-SHA256(secret, "ctrun/1 page token"). 0; CT_EUNSUPPORTED;
+ * CT_EUSAGE of munge, which has no secret. */
 int ct_key_token(const struct ct_key *key, char ret_token[CT_KEY_TOKEN], struct ct_error *err);
 
 /* Return the grant whose key's token `token` is, of `size` bytes; NULL: it is none. The time that
@@ -85,7 +95,7 @@ int ct_key_token(const struct ct_key *key, char ret_token[CT_KEY_TOKEN], struct 
 const struct ct_grant *ct_key_ring_find_token(const struct ct_key_ring *ring, const char *token,
                                               size_t size);
 
-/* Derive the key of a role. 0; CT_EUNSUPPORTED. */
+/* Derive the key of a role. 0; CT_EUNSUPPORTED; CT_EUSAGE of munge. */
 int ct_key_derive(const struct ct_key *key, enum ct_role role, struct ct_key *ret_key,
                   struct ct_error *err);
 

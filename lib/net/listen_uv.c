@@ -62,6 +62,7 @@ struct ct_listener {
     struct ct_listener_options options;
     struct ct_conn_budget budget;
     struct ct_key_ring *ring; /* NULL: in clear */
+    struct ct_munge_queue munge;
     struct ct_conn_callbacks callbacks;
     void *user;
     struct ct_endpoint endpoint;
@@ -140,6 +141,22 @@ static void on_queue_closed(uv_handle_t *handle)
 
     queue->listener->handles--;
     free_listener(queue->listener);
+}
+
+struct ct_munge_queue *ct_listener_munge(struct ct_listener *listener)
+{
+    return &listener->munge;
+}
+
+void ct_listener_hold(struct ct_listener *listener)
+{
+    listener->handles++;
+}
+
+void ct_listener_release(struct ct_listener *listener)
+{
+    listener->handles--;
+    free_listener(listener);
 }
 
 /* Those that nobody else knows; their places go with them. */
@@ -501,6 +518,7 @@ int ct_listener_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
         return code;
     }
     listener->loop = loop;
+    ct_munge_queue_init(&listener->munge);
     listener->chunk = chunk;
     listener->callbacks = *callbacks;
     listener->user = user;

@@ -7,6 +7,7 @@
 #include "net/tls.h"
 
 #include "net/psk.h"
+#include "net/tls_munge.h"
 
 #include "base/assert.h"
 
@@ -36,10 +37,11 @@ struct ct_tls {
     bool alerted;                  /* told so, without `end` */
     unsigned char opening[HEADER]; /* the peer's first bytes */
     size_t opening_size;
-    char key_tag[CT_TLS_TAG];  /* a client's */
-    char job_tag[CT_TLS_TAG];  /* the client's job; on a server known once a client named it */
-    char peer_key[CT_TLS_TAG]; /* on a server: the other key that a client offered; "" */
-    char name[CT_PSK_NAME];    /* on a client: the identity it sends */
+    char key_tag[CT_TLS_TAG];   /* a client's */
+    char job_tag[CT_TLS_TAG];   /* the client's job; on a server known once a client named it */
+    char peer_key[CT_TLS_TAG];  /* on a server: the other key that a client offered; "" */
+    char name[CT_PSK_NAME];     /* on a client: the identity it sends */
+    struct ct_tls_munge *munge; /* NULL: no credential of munge is shown */
 };
 
 const unsigned char ct_tls_alert[CT_TLS_ALERT] = {0x15, 3, 3, 0, 2, 2, 40};
@@ -82,10 +84,25 @@ static int use_session(SSL *end, const EVP_MD *hash, const unsigned char **ret_n
 {
     struct ct_tls *tls = tls_of(end);
 
+    const char *name = tls->munge != NULL ? tls->munge->name : tls->name;
+
     (void)hash; /* both suites that we offer use SHA-256 */
     *ret_session = session_for(tls, &tls->key, tls->key_tag, tls->job_tag);
-    *ret_name = (const unsigned char *)tls->name;
-    *ret_size = strlen(tls->name);
+    *ret_name = (const unsigned char *)name;
+    *ret_size = strlen(name);
+    return *ret_session != NULL;
+}
+
+/* What a server answers to the key of a client for a job. */
+static int answer(struct ct_tls *tls, const struct ct_key *key, const char *key_tag,
+                  const char *job_tag, SSL_SESSION **ret_session)
+{
+    char all[CT_TLS_TAG];
+
+    memcpy(tls->job_tag, job_tag, sizeof(tls->job_tag));
+    *ret_session = session_for(tls, key, key_tag, job_tag);
+    ct_psk_job_tag(tls->ssl, "", all);
+    tls->is_for_all = strcmp(all, job_tag) == 0;
     return *ret_session != NULL;
 }
 
@@ -97,6 +114,10 @@ static int find_session(SSL *end, const unsigned char *name, size_t size, SSL_SE
     char key_tag[CT_TLS_TAG], job_tag[CT_TLS_TAG];
 
     *ret_session = NULL;
+    if (ct_tls_munge_is(tls->munge, name, size, job_tag)) {
+        tls->grant = &tls->munge->grant;
+        return answer(tls, &tls->munge->credential.key, CT_PSK_MUNGE_TAG, job_tag, ret_session);
+    }
     if (!ct_psk_parse(name, size, key_tag, job_tag))
         return 1;
     const struct ct_key *key = NULL;
@@ -105,11 +126,20 @@ static int find_session(SSL *end, const unsigned char *name, size_t size, SSL_SE
         memcpy(tls->peer_key, key_tag, sizeof(key_tag));
         return 1;
     }
-    memcpy(tls->job_tag, job_tag, sizeof(job_tag));
-    *ret_session = session_for(tls, key, key_tag, job_tag);
-    ct_psk_job_tag(tls->ssl, "", key_tag);
-    tls->is_for_all = strcmp(key_tag, job_tag) == 0;
-    return *ret_session != NULL;
+    return answer(tls, key, key_tag, job_tag, ret_session);
+}
+
+/* OpenSSL shows a server the client's hello. One with a credential of munge waits until it is
+ * open. */
+static int on_hello(SSL *end, int *ret_alert, void *unused)
+{
+    struct ct_tls *tls = tls_of(end);
+
+    (void)unused;
+    if (tls->munge == NULL && ct_tls_munge_find(tls->ssl, end, &tls->munge) != 0)
+        return SSL_CLIENT_HELLO_ERROR;
+    return tls->munge == NULL ? SSL_CLIENT_HELLO_SUCCESS
+                              : ct_tls_munge_judge(tls->munge, tls->ring, ret_alert);
 }
 
 /* One context serves all connections of the process: it holds settings and no secrets. */
@@ -130,6 +160,7 @@ static void make_context(void)
     ssl->SSL_CTX_ctrl(made, SSL_CTRL_SET_SESS_CACHE_MODE, SSL_SESS_CACHE_OFF, NULL);
     ssl->SSL_CTX_set_psk_use_session_callback(made, use_session);
     ssl->SSL_CTX_set_psk_find_session_callback(made, find_session);
+    ssl->SSL_CTX_set_client_hello_cb(made, on_hello, NULL);
     if (!ssl->SSL_CTX_ctrl(made, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_3_VERSION, NULL) ||
         !ssl->SSL_CTX_ctrl(made, SSL_CTRL_SET_GROUPS_LIST, 0, groups) ||
         !ssl->SSL_CTX_set_num_tickets(made, 0) ||
@@ -184,6 +215,20 @@ static int new_end(struct ct_tls **ret_tls, struct ct_error *err)
     return 0;
 }
 
+/* A client's end with its key, which its tag names. */
+static int begin_client(struct ct_tls *tls, const struct ct_key *key, struct ct_tls **ret_tls,
+                        struct ct_error *err)
+{
+    tls->key = *key;
+    int code = open_end(tls);
+    if (code != 0) {
+        ct_tls_free(tls);
+        return ct_error_set(err, code, "no memory for a TLS connection");
+    }
+    *ret_tls = tls;
+    return 0;
+}
+
 int ct_tls_new_client(struct ct_tls **ret_tls, const struct ct_key *key, const char *job,
                       struct ct_error *err)
 {
@@ -192,17 +237,30 @@ int ct_tls_new_client(struct ct_tls **ret_tls, const struct ct_key *key, const c
 
     if (code != 0)
         return code;
-    tls->key = *key;
+    CT_ASSERT(key->kind == CT_KEY_SECRET);
     ct_psk_key_tag(tls->ssl, key, tls->key_tag);
     ct_psk_job_tag(tls->ssl, job, tls->job_tag);
     ct_psk_name(tls->key_tag, tls->job_tag, tls->name);
-    code = open_end(tls);
-    if (code != 0) {
+    return begin_client(tls, key, ret_tls, err);
+}
+
+int ct_tls_new_munge_client(struct ct_tls **ret_tls, const struct ct_munge_credential *credential,
+                            const char *job, struct ct_error *err)
+{
+    struct ct_tls *tls = NULL;
+    int code = new_end(&tls, err);
+
+    if (code != 0)
+        return code;
+    memcpy(tls->key_tag, CT_PSK_MUNGE_TAG, sizeof(CT_PSK_MUNGE_TAG));
+    ct_psk_job_tag(tls->ssl, job, tls->job_tag);
+    tls->munge = ct_tls_munge_new(credential->text);
+    if (tls->munge == NULL) {
         ct_tls_free(tls);
-        return ct_error_set(err, code, "no memory for a TLS connection");
+        return ct_error_set(err, CT_ENOMEM, "no memory for a TLS connection");
     }
-    *ret_tls = tls;
-    return 0;
+    ct_psk_munge_name(tls->job_tag, credential->text, tls->munge->name);
+    return begin_client(tls, &credential->key, ret_tls, err);
 }
 
 int ct_tls_new_server(struct ct_tls **ret_tls, struct ct_key_ring *ring, struct ct_error *err)
@@ -222,6 +280,7 @@ void ct_tls_free(struct ct_tls *tls)
         return;
     tls->ssl->SSL_free(tls->end);
     ct_net_key_wipe(&tls->key);
+    ct_tls_munge_free(tls->munge);
     ct_key_ring_unref(tls->ring);
     ct_buf_deinit(&tls->first);
     free(tls);
@@ -298,12 +357,16 @@ static int refuse_stranger(const struct ct_tls *tls, struct ct_error *err)
                         tls->opening[0], http ? "HTTP, no TLS" : "no TLS");
 }
 
-/* The handshake ended badly; OpenSSL has left its reason in the queue. */
 /* The client named a key that is not in the ring. */
 static int refuse_key(const struct ct_tls *tls, struct ct_error *err)
 {
     const struct ct_grant *whole = ct_key_ring_whole(tls->ring);
 
+    if (whole == NULL && ct_key_ring_count(tls->ring) == 0)
+        return ct_error_set(err, CT_EAUTH,
+                            "the peer has a key file (tag %s), this side takes users by munge "
+                            "alone: give the peer --key_file munge:",
+                            tls->peer_key);
     if (whole == NULL)
         return ct_error_set(err, CT_EAUTH,
                             "the peer's key (tag %s) is not in this side's key ring: it was "
@@ -315,11 +378,15 @@ static int refuse_key(const struct ct_tls *tls, struct ct_error *err)
                         tls->peer_key, whole->id);
 }
 
+/* The handshake ended badly; OpenSSL has left its reason in the queue. */
 static int refuse_handshake(const struct ct_tls *tls, struct ct_error *err)
 {
     unsigned long last = tls->ssl->ERR_peek_last_error();
     const char *reason = tls->ssl->ERR_reason_error_string(last);
+    int code = ct_tls_munge_refuse(tls->munge, tls->server, ERR_GET_REASON(last), err);
 
+    if (code != 0)
+        return code;
     if (tls->peer_key[0] != '\0')
         return refuse_key(tls, err);
     switch (ERR_GET_REASON(last)) {
@@ -343,15 +410,19 @@ static int shake_hands(struct ct_tls *tls, struct ct_error *err)
         return 0;
     tls->ssl->ERR_clear_error();
     int result = tls->ssl->SSL_do_handshake(tls->end);
-    if (result != 1)
-        return tls->ssl->SSL_get_error(tls->end, result) == SSL_ERROR_WANT_READ
+    if (result != 1) {
+        int why = tls->ssl->SSL_get_error(tls->end, result);
+        return why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_CLIENT_HELLO_CB
                    ? 0
                    : refuse_handshake(tls, err);
+    }
     /* Belt and braces: without certificates nothing else than our key can have led here. */
     if (!tls->ssl->SSL_session_reused(tls->end))
         return ct_error_set(err, CT_EAUTH, "the peer proved no key");
     tls->ready = true;
     ct_net_key_wipe(&tls->key);
+    if (tls->munge != NULL)
+        ct_net_key_wipe(&tls->munge->credential.key);
     return 1;
 }
 
@@ -423,6 +494,21 @@ int ct_tls_drain(struct ct_tls *tls, struct ct_buf *out)
     return 0;
 }
 
+const char *ct_tls_credential(const struct ct_tls *tls, const char **ret_socket)
+{
+    if (!tls->server || tls->munge == NULL || tls->munge->is_judged)
+        return NULL;
+    *ret_socket = ct_key_ring_munge(tls->ring)->socket; /* else it was judged at once */
+    return tls->munge->credential.text;
+}
+
+void ct_tls_opened(struct ct_tls *tls, const struct ct_munge_credential *credential,
+                   const struct ct_error *why)
+{
+    CT_ASSERT(tls->server && tls->munge != NULL && !tls->munge->is_judged);
+    ct_tls_munge_opened(tls->munge, tls->ring, credential, why);
+}
+
 bool ct_tls_ready(const struct ct_tls *tls)
 {
     return tls->ready;
@@ -443,6 +529,15 @@ bool ct_tls_is_bound(const struct ct_tls *tls, uint64_t *ret_hello)
 const struct ct_grant *ct_tls_grant(const struct ct_tls *tls)
 {
     return tls->grant;
+}
+
+bool ct_tls_user(const struct ct_tls *tls, unsigned *ret_uid)
+{
+    bool is_known = tls->server && tls->ready && tls->munge != NULL;
+
+    if (is_known)
+        *ret_uid = tls->munge->credential.user.uid;
+    return is_known;
 }
 
 bool ct_tls_is_for(const struct ct_tls *tls, const char *job)

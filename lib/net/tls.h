@@ -13,6 +13,12 @@
  * bytes of a SHA-256 in hex: it tells which key or job is meant and nothing of the secret. So a
  * server with one key serves many jobs, and a client of job A is never taken for one of job B.
  *
+ * With munge (munge.h) the secret is drawn for each connection, and the client sends it sealed, as
+ * "ctrun/2 munge <job tag> <credential>", with "munge" for the key tag. The server's end waits
+ * until its owner has had the credential opened:
+ *
+ *     ct_tls_read, 0 --> ct_tls_credential --> (a worker: ct_munge_open) --> ct_tls_opened --> read
+ *
  * Settings: TLS 1.3 only, PSK with an ephemeral X25519 exchange (recorded traffic stays closed when
  * the key leaks later), AES-128-GCM or ChaCha20-Poly1305 with SHA-256, no tickets, no early data,
  * no certificates, so a handshake without the PSK cannot end well.
@@ -25,6 +31,7 @@
 #include "base/error.h"
 #include "net/key.h"
 #include "net/key_ring.h"
+#include "net/munge.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,6 +52,10 @@ struct ct_tls;
 int ct_tls_new_client(struct ct_tls **ret_tls, const struct ct_key *key, const char *job,
                       struct ct_error *err);
 
+/* The same with a credential that ct_munge_seal made, which is copied. */
+int ct_tls_new_munge_client(struct ct_tls **ret_tls, const struct ct_munge_credential *credential,
+                            const char *job, struct ct_error *err);
+
 /* Create the server's end, which accepts the keys of `ring` (held) for every job. Likewise. */
 int ct_tls_new_server(struct ct_tls **ret_tls, struct ct_key_ring *ring, struct ct_error *err);
 void ct_tls_free(struct ct_tls *tls);
@@ -58,7 +69,7 @@ int ct_tls_handshake(struct ct_tls *tls, struct ct_error *err);
 /* Continue the handshake, then decrypt up to `room` bytes. Returns their number, 0 when more input
  * is needed; CT_ECLOSED after the peer's orderly end; CT_EAUTH when the handshake failed,
  * CT_EPROTOCOL when it is no TLS or was tampered with (the sentence names the likely kind of
- * peer). */
+ * peer); CT_EUNAVAILABLE when munged does not answer here or there: later it may. */
 long ct_tls_read(struct ct_tls *tls, void *to, size_t room, struct ct_error *err);
 
 /* Append `data` encrypted to `out`. Allowed once ct_tls_ready. 0 or CT_ENOMEM. */
@@ -67,6 +78,14 @@ int ct_tls_write(struct ct_tls *tls, const void *data, size_t size, struct ct_bu
 
 /* Append the engine's own bytes for the network: handshake, alert, close-notify. 0 or CT_ENOMEM. */
 int ct_tls_drain(struct ct_tls *tls, struct ct_buf *out);
+
+/* On a server: return the client's credential of munge that is still to be opened, and the socket
+ * of munged (as in struct ct_key); NULL: none is. */
+const char *ct_tls_credential(const struct ct_tls *tls, const char **ret_socket);
+
+/* Go on with it once it is open, or was refused (`why`, otherwise NULL). */
+void ct_tls_opened(struct ct_tls *tls, const struct ct_munge_credential *credential,
+                   const struct ct_error *why);
 
 /* Return whether the handshake is done, which proves that the peer holds the key. */
 bool ct_tls_ready(const struct ct_tls *tls);
@@ -79,6 +98,9 @@ bool ct_tls_is_bound(const struct ct_tls *tls, uint64_t *ret_hello);
 /* On a server, once ct_tls_ready: return what the client may do whose key it proved. Lives as long
  * as `tls`. On a client NULL. */
 const struct ct_grant *ct_tls_grant(const struct ct_tls *tls);
+
+/* On a server, once ct_tls_ready: return whether munge named the client's user, and which. */
+bool ct_tls_user(const struct ct_tls *tls, unsigned *ret_uid);
 
 /* Return whether the peer proved its key for `job`, or for "", which stands for all. */
 bool ct_tls_is_for(const struct ct_tls *tls, const char *job);

@@ -58,6 +58,11 @@ static int find_key(const struct ct_key_ring *ring, char *const lines[LINES],
     const char *id = lines[LINE_VERSION] + strlen(VERSION);
 
     *ret_grant = ct_key_ring_find(ring, id, ret_key);
+    if (*ret_grant == NULL && ct_key_ring_count(ring) == 0)
+        return ct_error_set(err, CT_EAUTH,
+                            "this rendezvous knows users by munge alone, of which a page has no "
+                            "key: give the order with `ctrun %s`",
+                            lines[LINE_VERB]);
     return *ret_grant != NULL
                ? 0
                : ct_error_set(err, CT_EAUTH,

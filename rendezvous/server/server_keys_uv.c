@@ -2,12 +2,14 @@
  *
  * A key file alone is the whole key: it and the keys of roles derived from it are accepted, and
  * links go on when it changes. With a key ring the server accepts what is in it, and its own key,
- * by which peers know each other; links of keys that are no longer in it end. */
+ * by which peers know each other; links of keys that are no longer in it end. With munge in the
+ * key's place this user and root are accepted, and those of the ring's lines of munge. */
 #include "rendezvous/server/server_state_uv.h"
 
 #include "base/str.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 static int load(struct ct_rdzv_server *server, struct ct_key_ring **ret_ring,
                 struct ct_key *ret_key, struct ct_error *err)
@@ -38,6 +40,18 @@ int ct_server_load_keys(struct ct_rdzv_server *server, const struct ct_rdzv_serv
     return load(server, &server->ring, &server->key, err);
 }
 
+int ct_server_check_account(const struct ct_rdzv_server *server, struct ct_error *err)
+{
+    const struct ct_key *key = &server->key;
+
+    if (key->kind != CT_KEY_MUNGE || key->munge.account == geteuid())
+        return 0;
+    return ct_error_set(err, CT_EUSAGE,
+                        "--key_file %.100s names the account of user %u, and the rendezvous here "
+                        "runs as user %u: leave the account out",
+                        server->key_file, key->munge.account, (unsigned)geteuid());
+}
+
 /* Links of keys that are gone, or that may do something else now. */
 static void end_revoked(struct ct_rdzv_server *server)
 {
@@ -57,7 +71,8 @@ bool ct_server_is_revoked(struct ct_rdzv_server *server, struct ct_conn *conn)
 
     if (server->ring_file[0] == '\0' || grant == NULL || ct_key_ring_has(server->ring, grant))
         return false;
-    (void)snprintf(text, sizeof text, "key %s (%s) was revoked or changed", grant->name, grant->id);
+    (void)snprintf(text, sizeof text, "key %s (%s) was revoked or changed", grant->name,
+                   grant->user[0] != '\0' ? grant->user : grant->id);
     const struct ct_server_origin from = ct_server_origin_of(conn);
     ct_server_audit(server, &from,
                     &(struct ct_service_deed){.deed = "connect", .code = CT_EAUTH, .text = text});

@@ -126,6 +126,10 @@ void ct_server_audit(struct ct_rdzv_server *server, const struct ct_server_origi
 
 /* ---- server_keys_uv.c ---- */
 
+/* Check that a key by munge names the account of this process, as which credentials are opened
+ * here. 0; CT_EUSAGE. */
+int ct_server_check_account(const struct ct_rdzv_server *server, struct ct_error *err);
+
 /* Read the keys that the options name. 0; a code of ct_key_ring_load, CT_EUSAGE. */
 int ct_server_load_keys(struct ct_rdzv_server *server, const struct ct_rdzv_server_options *options,
                         struct ct_error *err);

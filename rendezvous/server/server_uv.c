@@ -378,6 +378,8 @@ static int listen_on_all(struct ct_rdzv_server *server,
     int rc = ct_server_load_keys(server, options, err);
     for (size_t i = 0; rc == 0 && i < options->listen_count; i++)
         rc = listen_on(server, options, i, err);
+    if (rc == 0) /* where another one listens, this is to be its client */
+        rc = ct_server_check_account(server, err);
     if (rc == 0 && options->replica != NULL)
         rc = ct_server_replica_start(server, options, err);
     return rc;

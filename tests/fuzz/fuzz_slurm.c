@@ -1,7 +1,8 @@
-/* Fuzz: the variables of Slurm, a line each. What is read must be consistent, what is not must have
- * a sentence. */
+/* Fuzz: the variables of Slurm, a line each, and slurm.conf. What is read must be consistent, what
+ * is not must have a sentence. */
 #include "base/assert.h"
 #include "slurm/slurm.h"
+#include "slurm/slurm_conf.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -44,6 +45,15 @@ static void check(const struct ct_slurm *slurm, struct ct_arena *arena)
     CT_ASSERT(ct_slurm_port(slurm) >= 20000 && ct_slurm_port(slurm) < 30000);
 }
 
+/* The same text as slurm.conf. */
+static void check_conf(const char *text)
+{
+    char socket[CT_SLURM_SOCKET];
+
+    (void)ct_slurm_conf_munge(text, socket);
+    CT_ASSERT(socket[0] == '\0' || (socket[0] == '/' && strpbrk(socket, " ,\n") == NULL));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char text[TEXT_BYTES + 1];
@@ -55,6 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size = CT_MIN(size, (size_t)TEXT_BYTES);
     memcpy(text, data, size);
     text[size] = '\0';
+    check_conf(text);
     split(text, lines);
     ct_arena_init(&arena, 32 << 20);
     if (ct_slurm_read(lines, &arena, &slurm, &err) == 0)

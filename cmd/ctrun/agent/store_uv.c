@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     POLL_MS = 1000,     /* between two looks at who waits, and the shortest wait of interest */
@@ -91,6 +92,8 @@ struct store *store_new(struct node *node, struct ct_error *err)
         free(store);
         return NULL;
     }
+    if (store->key.kind == CT_KEY_MUNGE) /* nodes serve it, whatever ctrund's account is */
+        store->key.munge.account = geteuid();
     warn_of_clear(store);
     /* Every rank connects, some several times; and so does every node, where this one hosts. */
     store->raised = ct_descriptors_raise(&store->files);

@@ -230,6 +230,7 @@ int doctor_look_hosts(struct doctor_host *hosts, size_t count,
     for (size_t i = 0; i < count; i++) {
         hosts[i].protocol = CT_WIRE_PROTOCOL;
         hosts[i].has_key = question->key != NULL;
+        hosts[i].by_munge = question->key != NULL && question->key->kind == CT_KEY_MUNGE;
         for (uint32_t k = 0; k < hosts[i].name.count; k++) {
             const struct sockaddr *address = (const struct sockaddr *)&names[i].at[k];
             struct doctor_address *to = &hosts[i].at[k];

@@ -11,6 +11,7 @@
 #include "hardware/nproc.h"
 #include "launch/cgroup.h"
 #include "net/key.h"
+#include "net/munge.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -134,6 +135,19 @@ static void look_shm(struct doctor_facts *to)
     look_folder("/dev/shm", &to->shm);
 }
 
+/* Does munged seal and open for this user? One for another account is only sealed here. */
+static int look_munge(const struct ct_key *key, struct ct_error *err)
+{
+    struct ct_munge_credential credential;
+    int code = ct_munge_seal(key, &credential, err);
+
+    if (code == 0 && key->munge.account == geteuid())
+        code = ct_munge_open(key->munge.socket, &credential, err);
+    if (code == 0)
+        ct_net_key_wipe(&credential.key);
+    return code;
+}
+
 static void look_key(const struct ct_config *cfg, struct doctor_facts *to)
 {
     struct ct_error err = {0};
@@ -142,7 +156,10 @@ static void look_key(const struct ct_config *cfg, struct doctor_facts *to)
     to->has_key = cfg->launch.key_file[0] != '\0';
     if (!to->has_key)
         return;
+    to->by_munge = ct_munge_is_meant(cfg->launch.key_file);
     to->key.code = ct_net_key_load(cfg->launch.key_file, &key, &err);
+    if (to->key.code == 0 && to->by_munge)
+        to->key.code = look_munge(&key, &err);
     ct_net_key_wipe(&key);
     (void)ct_str_copy(to->key.text, sizeof to->key.text, err.text);
 }

@@ -9,6 +9,7 @@
 #include "cmd/ctrun/agent/job/launch_job.h"
 #include "config/config.h"
 #include "slurm/batch_script.h"
+#include "slurm_layer.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -121,7 +122,7 @@ static void print_script(struct request *request, const struct ct_config *cfg, c
         .nodes = cfg->launch.nnodes.max,
         .elastic =
             cfg->launch.nnodes.min<cfg->launch.nnodes.max, .own_key = cfg->launch.nnodes.max> 1 &&
-            cfg->launch.key_file[0] == '\0',
+            cfg->launch.key_file[0] == '\0' && slurm_munge(environ, &request->arena) == NULL,
         .requeue = request->requeue,
         .cpus = (uint32_t)workers,
         .sbatch = request->sbatch,

@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "base/str.h"
+#include "net/munge.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -50,9 +51,25 @@ static const char *endpoints_of(struct slurm *slurm)
     return list;
 }
 
+/* By what they know each other. */
+static int preset_key(struct slurm *slurm, char *const *env, struct ct_error *err)
+{
+    const struct ct_slurm *allocation = &slurm->allocation;
+    const char *home = ct_env_find(env, "HOME"), *munge = slurm_munge(env, &slurm->arena);
+
+    if (munge != NULL)
+        return preset(slurm, "launch.key_file", munge, "AuthType", err);
+    if (home == NULL || home[0] != '/')
+        return 0;
+    if (allocation->restart_count > 0)
+        slurm->left_key = key_path(slurm, home, allocation->restart_count - 1);
+    return preset(slurm, "launch.key_file", key_path(slurm, home, allocation->restart_count),
+                  "HOME", err);
+}
+
 /* What several nodes need to find each other. Where Slurm does not say who takes part, the user
- * has to name a place to meet; without a home directory, a key. */
-static int preset_nodes(struct slurm *slurm, const char *home, struct ct_error *err)
+ * has to name a place to meet; without munge and a home directory, a key. */
+static int preset_nodes(struct slurm *slurm, char *const *env, struct ct_error *err)
 {
     const struct ct_slurm *allocation = &slurm->allocation;
     struct ct_arena *arena = &slurm->arena;
@@ -64,12 +81,7 @@ static int preset_nodes(struct slurm *slurm, const char *home, struct ct_error *
                     "SLURM_NODEID", err);
     if (rc == 0 && allocation->hosts != NULL)
         rc = preset(slurm, "launch.rdzv_endpoint", endpoints_of(slurm), "SLURM_STEP_NODELIST", err);
-    if (rc != 0 || home == NULL || home[0] != '/')
-        return rc;
-    if (allocation->restart_count > 0)
-        slurm->left_key = key_path(slurm, home, allocation->restart_count - 1);
-    return preset(slurm, "launch.key_file", key_path(slurm, home, allocation->restart_count),
-                  "HOME", err);
+    return rc == 0 ? preset_key(slurm, env, err) : rc;
 }
 
 int slurm_read(struct slurm *slurm, char *const *env, struct ct_error *err)
@@ -83,7 +95,7 @@ int slurm_read(struct slurm *slurm, char *const *env, struct ct_error *err)
     rc = preset(slurm, "launch.rdzv_id", ct_slurm_run_id(&slurm->allocation, &slurm->arena),
                 "SLURM_JOB_ID", err);
     if (rc == 0 && slurm->allocation.place == CT_SLURM_TASK && slurm->allocation.nodes > 1)
-        rc = preset_nodes(slurm, ct_env_find(env, "HOME"), err);
+        rc = preset_nodes(slurm, env, err);
     return rc;
 }
 
@@ -125,7 +137,7 @@ int slurm_complete(struct slurm *slurm, struct ct_config *cfg, const struct ct_l
         return ct_error_set(err, CT_EUSAGE,
                             "the nodes of a job share a key, and HOME names no directory for it: "
                             "make one with `ctrun key new FILE` and give --key_file FILE");
-    if (is_given(cfg, &cfg->launch.key_file))
+    if (is_given(cfg, &cfg->launch.key_file) || ct_munge_is_meant(cfg->launch.key_file))
         return 0;
     if (slurm->allocation.node_rank != 0)
         return slurm_key_await(log, cfg->launch.key_file,

@@ -6,9 +6,10 @@
  *      (the job runs)
  *      slurm_end       the key is removed
  *
- * The key is ~/.ctrun/job-JOB.STEP.key, or job-JOB.STEP-rN.key after N requeues, mode 0600: Slurm
- * has no secret for a job, so the home directory, which all nodes share, carries it. Node 0 makes
- * it, the others wait for it. */
+ * Where the cluster has munge, no key is made: the nodes run as one user, and munge says so.
+ * Elsewhere the key is ~/.ctrun/job-JOB.STEP.key, or job-JOB.STEP-rN.key after N requeues, mode
+ * 0600: Slurm has no secret for a job, so the home directory, which all nodes share, carries it.
+ * Node 0 makes it, the others wait for it. */
 #ifndef CT_CTRUN_SLURM_LAYER_H
 #define CT_CTRUN_SLURM_LAYER_H
 
@@ -42,6 +43,10 @@ int slurm_complete(struct slurm *slurm, struct ct_config *cfg, const struct ct_l
                    struct ct_error *err);
 
 void slurm_end(struct slurm *slurm);
+
+/* slurm_munge.c: return the key_file that means the cluster's munge, NULL when it has none that
+ * answers here. */
+const char *slurm_munge(char *const *env, struct ct_arena *arena);
 
 /* slurm_key.c: make the key unless a good one is there (of this step, when node 0's ctrun is
  * started in it again); wait until node 0, which is `host`, has made it. */

@@ -2,9 +2,9 @@
 #include "slurm_cluster.h"
 
 #include "base/assert.h"
-#include "base/fs.h"
 #include "cluster.h"
 #include "e2e.h"
+#include "munged.h"
 
 #include <criterion/criterion.h>
 #include <limits.h>
@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -47,7 +46,8 @@ static const char configuration[] =
 
 static struct {
     bool up;
-    struct proc munged, controller, nodes[SLURM_CLUSTER_NODES];
+    struct munged munged;
+    struct proc controller, nodes[SLURM_CLUSTER_NODES];
     struct proc command; /* the last one */
     int node_count;
 } slurm;
@@ -186,17 +186,13 @@ static bool is_installed(void)
 static void write_files(int nodes)
 {
     char text[sizeof configuration + 6 * PATH_MAX], hosts[512] = "127.0.0.1 localhost\n";
-    char key[256], path[PATH_MAX];
-    struct ct_error err = {0};
+    char path[PATH_MAX];
     const char *folder = e2e_in_folder("");
 
     for (int i = 0; i <= nodes; i++)
         (void)snprintf(hosts + strlen(hosts), sizeof hosts - strlen(hosts), "%s host%d\n",
                        cluster_address(i), i);
     (void)e2e_write("hosts", hosts);
-    cr_assert_eq(getrandom(key, sizeof key, 0), (ssize_t)sizeof key);
-    cr_assert_eq(ct_fs_replace(e2e_in_folder("munge.key"), key, sizeof key, &err), 0, "%s",
-                 err.text);
     (void)snprintf(text, sizeof text, configuration, folder, folder, folder, folder, folder, nodes,
                    nodes);
     (void)setenv("SLURM_CONF", e2e_write("slurm.conf", text), 1);
@@ -231,23 +227,6 @@ static void start_daemon(struct proc *proc, int host, const char *daemon)
     cluster_start(proc, host, words);
 }
 
-static void start_munged(void)
-{
-    static const char *const options[][2] = {{"--socket=", "munge.socket"},
-                                             {"--key-file=", "munge.key"},
-                                             {"--pid-file=", "munged.pid"},
-                                             {"--seed-file=", "munge.seed"},
-                                             {"--log-file=", "munged.log"}};
-    static char words[CT_COUNT(options)][PATH_MAX];
-    const char *argv[CT_COUNT(options) + 4] = {"munged", "--foreground", "--force"};
-
-    for (size_t i = 0; i < CT_COUNT(options); i++) {
-        (void)snprintf(words[i], PATH_MAX, "%s%s", options[i][0], e2e_in_folder(options[i][1]));
-        argv[3 + i] = words[i];
-    }
-    proc_start(&slurm.munged, argv, NULL);
-}
-
 static bool all_idle(void *context)
 {
     char wanted[32];
@@ -266,7 +245,7 @@ void slurm_up(int nodes)
     slurm.up = true;
     slurm.node_count = nodes;
     write_files(nodes);
-    start_munged();
+    munged_start(&slurm.munged, e2e_in_folder(""));
     start_daemon(&slurm.controller, 0, "slurmctld");
     for (int i = 0; i < nodes; i++)
         start_daemon(&slurm.nodes[i], i + 1, "slurmd");
@@ -287,7 +266,7 @@ void slurm_down(void)
         for (int i = 0; i < slurm.node_count; i++)
             proc_free(&slurm.nodes[i]);
         proc_free(&slurm.controller);
-        proc_free(&slurm.munged);
+        munged_stop(&slurm.munged);
     }
     proc_free(&slurm.command);
     slurm.up = false;

@@ -40,6 +40,7 @@ static const char *const *task_env(int job, int node, const char *nodes, const c
     for (size_t i = 0; i < 6; i++)
         lists[node][count++] = texts[node][i];
     lists[node][count++] = "SLURM_STEP_ID=0";
+    lists[node][count++] = "SLURM_CONF=/nonexistent"; /* so that nothing is known of munge */
     lists[node][count++] = "SLURM_STEP_NUM_NODES=2";
     lists[node][count++] = "SLURM_NTASKS=2";
     lists[node][count++] = "SLURM_STEP_TASKS_PER_NODE=1(x2)";

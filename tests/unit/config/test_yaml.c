@@ -273,6 +273,24 @@ Test(yaml_file, one_mebibyte_is_small_enough)
     unload(l);
 }
 
+Test(yaml_file, munge_in_place_of_a_key_file_is_no_path)
+{
+    static const char text[] = GOOD "launch: {key_file: \"munge:\"}\n";
+    struct ct_buf printed;
+
+    cr_assert_eq(mkdir("sub", 0755), 0);
+    write_file("sub/a.yaml", text, strlen(text));
+    struct loaded *l = load(&(struct given){.path = "sub/a.yaml"});
+    cr_assert_str_eq(complaints(l), "");
+    cr_assert_str_eq(l->cfg.launch.key_file, "munge:");
+    ct_buf_init(&printed, 0);
+    ct_config_print(&l->cfg, "/home/me", &printed);
+    cr_assert_not_null(strstr(ct_buf_str(&printed), "key_file: \"munge:\""), "%s",
+                       ct_buf_str(&printed));
+    ct_buf_deinit(&printed);
+    unload(l);
+}
+
 Test(yaml_file, inputs_start_at_the_folder_of_the_file_and_outputs_do_not)
 {
     static const char text[] = "model: {classes: 10}\n"

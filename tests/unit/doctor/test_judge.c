@@ -146,6 +146,19 @@ Test(doctor, a_key_is_needed_beyond_one_machine_and_a_bad_one_is_a_problem)
     expect(&facts, DOCTOR_key, 0, "no --key_file");
 }
 
+Test(doctor, munge_in_place_of_a_key_file_has_to_answer)
+{
+    struct doctor_facts facts = sound();
+    struct doctor_finding findings[DOCTOR_CHECKS];
+
+    facts.by_munge = true;
+    (void)doctor_judge(&facts, findings);
+    cr_assert_eq(findings[DOCTOR_key].level, DOCTOR_OK);
+    cr_assert_not_null(strstr(findings[DOCTOR_key].text, "munged answers"));
+    facts.key = (struct doctor_outcome){.code = CT_EUNAVAILABLE, .text = "munged does not answer"};
+    expect(&facts, DOCTOR_key, CT_EUNAVAILABLE, "munged does not answer");
+}
+
 Test(doctor, folders_must_be_writable_and_have_room)
 {
     struct doctor_facts facts = sound();
@@ -300,6 +313,9 @@ Test(doctor_host, a_wrong_key_a_missing_one_and_another_version_have_their_remed
     host.at[0].reached = DOCTOR_CONNECTED;
     host.at[0].code = CT_EAUTH;
     expect_host(&host, 3, CT_EAUTH, "10.0.0.6", "the same key file");
+    host.by_munge = true;
+    expect_host(&host, 3, CT_EAUTH, "10.0.0.6", "munge:ACCOUNT");
+    host.by_munge = false;
     host.has_key = false;
     expect_host(&host, 3, CT_EAUTH, "10.0.0.6", "--key_file FILE");
     host = peer();

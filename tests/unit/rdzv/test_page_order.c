@@ -23,7 +23,7 @@ static struct ct_error err;
 static void set_up(void)
 {
     unsigned char random[16];
-    struct ct_key key;
+    struct ct_key key = {.kind = CT_KEY_SECRET};
 
     for (unsigned i = 0; i < sizeof random; i++)
         random[i] = (unsigned char)i;
@@ -137,4 +137,14 @@ Test(page_order, so_many_in_a_minute_and_no_more)
     cr_assert_eq(take(2000, ORDER "\n" MARK), CT_ELIMIT);
     orders.taken[5].ms = 0;
     cr_assert_eq(take(2000 + CT_PAGE_ORDER_MS - 1000, ORDER "\n" MARK), 0, "%s", err.text);
+}
+
+Test(page_order, where_munge_alone_counts_an_order_is_given_elsewhere)
+{
+    static const struct ct_key munge = {.kind = CT_KEY_MUNGE};
+
+    ct_key_ring_unref(ring);
+    cr_assert_eq(ct_key_ring_of(&munge, true, &ring, &err), 0, "%s", err.text);
+    cr_assert_eq(take(2000, ORDER "\n" MARK), CT_EAUTH);
+    cr_assert_not_null(strstr(err.text, "give the order with `ctrun cordon`"), "%s", err.text);
 }

@@ -76,6 +76,7 @@ struct doctor_facts {
     uint64_t shm_bytes; /* its size; 0: there is none */
     struct doctor_outcome key;
     bool has_key;
+    bool by_munge;   /* instead of a file */
     int clock_error; /* an errno; 0: it was read */
     bool clock_unsynced;
     uint64_t segment_bytes;              /* of shared memory for the workers' collectives */
@@ -109,7 +110,7 @@ struct doctor_host {
     char given[DOCTOR_NAME + 16]; /* as the user wrote it */
     uint16_t port;
     struct doctor_lookup name;
-    bool has_key;
+    bool has_key, by_munge;
     uint32_t protocol; /* in which it was asked last */
     struct doctor_address at[DOCTOR_ADDRESSES];
 };

@@ -169,7 +169,13 @@ static void judge_shm(const struct doctor_facts *facts, struct doctor_finding *t
 
 static void judge_key(const struct doctor_facts *facts, struct doctor_finding *to)
 {
-    if (facts->has_key && facts->key.code != 0) {
+    if (facts->by_munge && facts->key.code != 0) {
+        finding_fail(to, facts->key.code, "%s", facts->key.text);
+        finding_remedy(to, "install and start munge here (packages munge, libmunge2), with the "
+                           "key of the other machines, or give a key file");
+    } else if (facts->by_munge) {
+        finding_ok(to, "munged answers: users are known by munge, without a key file");
+    } else if (facts->has_key && facts->key.code != 0) {
         finding_fail(to, facts->key.code, "%s", facts->key.text);
         finding_remedy(to, "make one with `ctrun key new FILE`, copy it to every node, and keep "
                            "its mode at 0600");

@@ -113,9 +113,13 @@ static void judge_answer(const struct doctor_host *host, const struct doctor_add
                      address->sentence);
     if (is_key)
         finding_remedy(to, "%s",
-                       host->has_key ? "every node and ctrund need the same key file: compare "
-                                       "`sha256sum FILE` on both"
-                                     : "give the job's key: --key_file FILE");
+                       host->by_munge
+                           ? "munge:ACCOUNT names the account that ctrun or ctrund runs under "
+                             "there, whose log says whom it refuses; both machines need the same "
+                             "munge.key"
+                       : host->has_key ? "every node and ctrund need the same key file: compare "
+                                         "`sha256sum FILE` on both"
+                                       : "give the job's key: --key_file FILE");
     else if (address->reached == DOCTOR_ANSWERED && address->code == CT_EPROTOCOL)
         finding_remedy(to,
                        "the oldest protocol of this ctrun is %" PRIu32

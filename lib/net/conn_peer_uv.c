@@ -1,0 +1,59 @@
+/* Who the peer of a connection is, and what it may do. */
+#include "net/conn_inner_uv.h"
+
+void *ct_conn_user(const struct ct_conn *conn)
+{
+    return conn->user;
+}
+
+void ct_conn_set_user(struct ct_conn *conn, void *user)
+{
+    conn->user = user;
+}
+
+const char *ct_conn_peer(const struct ct_conn *conn)
+{
+    return conn->peer;
+}
+
+const struct ct_grant *ct_conn_grant(const struct ct_conn *conn)
+{
+    return conn->tls != NULL ? ct_tls_grant(conn->tls) : NULL;
+}
+
+bool ct_conn_user_of_peer(const struct ct_conn *conn, unsigned *ret_uid)
+{
+    int fd;
+
+    if (conn->tls != NULL && ct_tls_user(conn->tls, ret_uid))
+        return true;
+    if (conn->uid >= 0)
+        *ret_uid = (unsigned)conn->uid;
+    return conn->uid >= 0 ||
+           (uv_fileno(&conn->io.handle, &fd) == 0 && ct_address_find_peer_user(fd, ret_uid) == 0);
+}
+
+int64_t ct_conn_known_user(const struct ct_conn *conn)
+{
+    return conn->uid;
+}
+
+int ct_conn_may(const struct ct_conn *conn, enum ct_right right, const char *job,
+                struct ct_error *err)
+{
+    const struct ct_grant *grant = ct_conn_grant(conn);
+    unsigned uid;
+
+    if (grant == NULL)
+        return 0;
+    if (job != NULL && !ct_tls_is_for(conn->tls, job))
+        return ct_error_set(err, CT_EAUTH, "the peer has proved its key for another job than %s",
+                            job);
+    bool is_known = grant->user_count > 0 && ct_conn_user_of_peer(conn, &uid);
+    return ct_grant_may(grant, right, job, is_known ? (int64_t)uid : -1, err);
+}
+
+void ct_conn_set_frame_limit(struct ct_conn *conn, uint32_t limit)
+{
+    conn->options.frame_limit = conn->reader.limit = limit;
+}
