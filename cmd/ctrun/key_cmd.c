@@ -6,6 +6,7 @@
 #include "cli/cli_options.h"
 #include "net/key.h"
 #include "net/key_ring.h"
+#include "net/munge.h"
 
 #include <pwd.h>
 #include <stdio.h>
@@ -84,6 +85,19 @@ static int read_grant(const struct asked *asked, struct ct_grant *ret_grant, str
     return code;
 }
 
+/* Users whom munge names, instead of a key. */
+static int add_munge(const struct asked *asked, struct ct_grant *grant, struct ct_error *err)
+{
+    struct ct_key munge = {.kind = CT_KEY_MUNGE};
+    int code = ct_key_ring_add(asked->ring, grant, &munge, err);
+
+    if (code == 0)
+        (void)printf("users whom munge names are in %s: %s (%s), jobs %s; SIGHUP has ctrund read "
+                     "the ring again\n",
+                     asked->ring, grant->name, ct_role_name(grant->role), grant->jobs);
+    return code;
+}
+
 /* A key that could not be added to the ring is none. */
 static int add_to_ring(const struct asked *asked, struct ct_grant *grant, struct ct_error *err)
 {
@@ -115,7 +129,12 @@ static int make(const struct asked *asked, struct ct_error *err)
                             "a new key has the role that a ring gives it (--ring RING); `ctrun key "
                             "derive KEY FILE --role %s` makes one of a job's key",
                             asked->role);
+    if (asked->ring == NULL && ct_munge_is_meant(asked->places[1]))
+        return ct_error_set(err, CT_EUSAGE,
+                            "munge needs no key: a line for its users is made with --ring RING");
     int code = asked->ring != NULL ? read_grant(asked, &grant, err) : 0;
+    if (code == 0 && ct_munge_is_meant(asked->places[1]))
+        return add_munge(asked, &grant, err);
     if (code == 0)
         code = ct_net_key_new(asked->places[1], err);
     if (code == 0 && asked->ring != NULL)
@@ -151,6 +170,17 @@ static int derive(const struct asked *asked, struct ct_error *err)
     return code;
 }
 
+static void print_grant(const struct ct_grant *grant)
+{
+    struct ct_buf users;
+
+    ct_buf_init(&users, 0);
+    ct_grant_put_users(grant, &users);
+    (void)printf("%-16s  %-16s  %-8s  %-24s  %s\n", grant->id, grant->name,
+                 ct_role_name(grant->role), grant->jobs, ct_buf_str(&users));
+    ct_buf_deinit(&users);
+}
+
 static int list(const struct asked *asked, struct ct_error *err)
 {
     struct ct_key_ring *ring = NULL;
@@ -162,16 +192,11 @@ static int list(const struct asked *asked, struct ct_error *err)
     if (code != 0)
         return code;
     (void)printf("%-16s  %-16s  %-8s  %-24s  %s\n", "id", "name", "role", "jobs", "users");
-    for (size_t i = 0; i < ct_key_ring_count(ring); i++) {
-        const struct ct_grant *grant = ct_key_ring_at(ring, i, &key);
-        struct ct_buf users;
-
-        ct_buf_init(&users, 0);
-        ct_grant_put_users(grant, &users);
-        (void)printf("%-16s  %-16s  %-8s  %-24s  %s\n", grant->id, grant->name,
-                     ct_role_name(grant->role), grant->jobs, ct_buf_str(&users));
-        ct_buf_deinit(&users);
-    }
+    for (size_t i = 0; i < ct_key_ring_count(ring); i++)
+        print_grant(ct_key_ring_at(ring, i, &key));
+    const struct ct_munge_lines *munge = ct_key_ring_munge(ring);
+    for (size_t i = 0; munge != NULL && i < munge->count; i++)
+        print_grant(&munge->at[i]);
     ct_key_ring_unref(ring);
     return 0;
 }

@@ -398,7 +398,7 @@ int ct_key_ring_read_text(const char *path, struct ct_buf *text, struct ct_error
             text->size = (size_t)count;
         to[CT_MAX(count, 0)] = '\0';
     }
-    if (code == 0 && memchr(text->data, '\0', text->size) != NULL)
+    if (code == 0 && (text->size == CT_KEY_BYTES || memchr(text->data, '\0', text->size) != NULL))
         code = ct_error_set(err, CT_EDATA,
                             "%s is no key ring but binary: a key of 32 bytes is given as a key "
                             "file; `ctrun key new FILE --ring RING` makes a ring",

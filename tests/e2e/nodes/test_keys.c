@@ -372,6 +372,55 @@ Test(keys, ten_jobs_go_on_while_keys_are_rotated_and_the_revoked_one_is_refused_
     end_daemon();
 }
 
+/* ---- ctrun key ---- */
+
+/* One run of `ctrun key`: its status, and what it said. */
+static void assert_key(int status, const char *said, const char *const *words)
+{
+    const char *argv[16] = {proc_program("ctrun"), "key"};
+    struct proc run;
+
+    for (size_t i = 0; words[i] != NULL; i++)
+        argv[i + 2] = words[i];
+    cr_assert_eq(proc_run(&run, argv, NULL, 20), status, "%s", ct_buf_str(&run.text));
+    e2e_said(&run, said);
+    proc_free(&run);
+}
+
+#define KEY(status, said, ...) assert_key(status, said, (const char *const[]){__VA_ARGS__, NULL})
+
+Test(keys, a_ring_is_made_shown_and_changed_and_what_is_wrong_is_named)
+{
+    char key[PATH_MAX], other[PATH_MAX];
+
+    (void)snprintf(key, sizeof key, "%s", e2e_in_folder("ada.key"));
+    (void)snprintf(other, sizeof other, "%s", e2e_in_folder("other.key"));
+    KEY(2, "usage: ctrun key new FILE", "new");
+    KEY(2, "usage: ctrun key new FILE | derive", "make");
+    KEY(2, "a new key has the role that a ring gives it", "new", key, "--role", "agent");
+    KEY(2, "needs --name NAME and --role ROLE, one of all, agent", "new", key, "--ring", ring);
+    KEY(2, "--role root is none of all, agent, operator, reader, relay", "new", key, "--ring", ring,
+        "--name", "ada", "--role", "root");
+    KEY(2, "this machine knows no user nobody.here", "new", key, "--ring", ring, "--name", "ada",
+        "--role", "agent", "--users", "nobody.here");
+    cr_assert(!e2e_exists(key) && !e2e_exists(ring), "nothing is left of a wrong one");
+    KEY(0, "ada (agent), jobs ada-*", "new", key, "--ring", ring, "--name", "ada", "--role",
+        "agent", "--jobs", "ada-*", "--users", "root,1000");
+    KEY(0, "agent     ada-*                     0,1000", "list", ring);
+    KEY(0, "users whom munge names are in", "new", "munge:", "--ring", ring, "--name", "staff",
+        "--role", "reader", "--jobs", "%u-*");
+    KEY(0, "munge             staff             reader    %u-*", "list", ring);
+    KEY(2, "munge needs no key", "new", "munge:");
+    KEY(0, "holds a key of the role relay", "derive", key, other, "--role", "relay");
+    KEY(73, "exists already", "derive", key, other, "--role", "relay");
+    KEY(0, "-", "token", key);
+    KEY(2, "has no key \"bob\"", "revoke", ring, "bob");
+    KEY(0, "key ada is no longer in", "revoke", ring, "ada");
+    KEY(0, "munge", "list", ring);
+    KEY(66, "cannot open key ring", "list", "nowhere");
+    KEY(65, "is no key ring but binary", "list", key);
+}
+
 /* ---- keys of roles without a ring ---- */
 
 Test(keys, of_a_job_s_key_come_those_of_roles_for_who_hosts_it_without_a_daemon)
