@@ -1,4 +1,4 @@
-/* The job key: 32 random bytes in a file that its owner alone can read.
+/* The job key: 32 random bytes in a file that its owner alone can read, or a certificate's.
  *
  * Both ends of a link prove that they hold the key (tls.h); it never travels. It is never a
  * password: a captured handshake would let an attacker test guesses. */
@@ -11,8 +11,18 @@
 
 enum { CT_KEY_BYTES = 32 };
 
+/* By what the holder proves itself. */
+enum ct_key_kind {
+    CT_KEY_SECRET,      /* the secret */
+    CT_KEY_CERTIFICATE, /* `certificates` (certificates.h) */
+};
+
+struct ct_certificates;
+
 struct ct_key {
     unsigned char secret[CT_KEY_BYTES];
+    enum ct_key_kind kind;
+    struct ct_certificates *certificates; /* held */
 };
 
 /* Write a new key to `path`, which must not exist, with mode 0600; or this one. 0;
@@ -25,11 +35,10 @@ int ct_net_key_write(const char *path, const struct ct_key *key, struct ct_error
  * CT_ENOINPUT when it cannot be read; CT_EAUTH when it is not such a file. */
 int ct_net_key_load(const char *path, struct ct_key *ret_key, struct ct_error *err);
 
-/* Read it again, for it may have been replaced: a file that cannot be read now leaves `key` as it
- * was. */
-void ct_net_key_reload(const char *path, struct ct_key *key);
+/* Copy a key; what `to` holds is overwritten. One thread, of a certificate's. */
+void ct_net_key_copy(struct ct_key *to, const struct ct_key *from);
 
-/* Overwrite the secret so that the compiler keeps the writes. */
+/* Overwrite the secret so that the compiler keeps the writes, and give back what is held. */
 void ct_net_key_wipe(struct ct_key *key);
 
 /* Open a file with a secret of any kind for reading: a regular file of this user or root, closed to

@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "base/fs.h"
+#include "net/certificates.h"
 #include "net/openssl.h"
 #include "net/psk.h"
 
@@ -24,7 +25,8 @@ struct ct_key_ring {
     bool is_of_one;
     char whole[CT_GRANT_ID]; /* of that one */
     size_t count, room;
-    struct entry *entries; /* in the order of their ids */
+    struct entry *entries;                /* in the order of their ids */
+    struct ct_certificates *certificates; /* held; NULL: none */
 };
 
 /* ---- rings ---- */
@@ -43,7 +45,21 @@ void ct_key_ring_unref(struct ct_key_ring *ring)
     if (ring->entries != NULL)
         explicit_bzero(ring->entries, ring->room * sizeof ring->entries[0]);
     free(ring->entries);
+    ct_certificates_unref(ring->certificates);
     free(ring);
+}
+
+void ct_key_ring_set_certificates(struct ct_key_ring *ring, struct ct_certificates *certificates)
+{
+    struct ct_certificates *before = ring->certificates;
+
+    ring->certificates = ct_certificates_ref(certificates);
+    ct_certificates_unref(before);
+}
+
+struct ct_certificates *ct_key_ring_certificates(const struct ct_key_ring *ring)
+{
+    return ring != NULL ? ring->certificates : NULL;
 }
 
 static struct ct_key_ring *new_ring(size_t room)
@@ -176,6 +192,11 @@ int ct_key_ring_of(const struct ct_key *key, bool roles, struct ct_key_ring **re
         return code;
     if (ring == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a key");
+    if (key->kind == CT_KEY_CERTIFICATE) {
+        ct_key_ring_set_certificates(ring, key->certificates);
+        *ret_ring = ring;
+        return 0;
+    }
     for (size_t role = 0; code == 0 && role < (roles ? CT_ROLES : 1); role++) {
         struct entry *entry = &ring->entries[ring->count++];
 
@@ -400,7 +421,7 @@ int ct_key_ring_load(const char *path, const struct ct_key *own, struct ct_key_r
     int code = read_file(path, &text, err);
     if (code == 0)
         code = ct_key_ring_parse(ct_buf_str(&text), path, ret_ring, err);
-    if (code == 0 && own != NULL)
+    if (code == 0 && own != NULL && own->kind == CT_KEY_SECRET)
         code = include(*ret_ring, own, err);
     wipe_text(&text);
     return code;

@@ -30,7 +30,7 @@ static int new_tls(const struct ct_tcp *tcp, bool server, struct ct_tcp_tls *end
                    struct ct_error *err)
 {
     struct ct_key_ring *ring = NULL;
-    struct ct_key key;
+    struct ct_key key = {.kind = CT_KEY_SECRET};
     int code;
 
     memcpy(key.secret, tcp->key, sizeof key.secret);

@@ -14,8 +14,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static const struct ct_key key = {"0123456789abcdef0123456789abcdeA"};
-static const struct ct_key wrong_key = {"0123456789abcdef0123456789abcdeB"};
+static const struct ct_key key = {.secret = "0123456789abcdef0123456789abcdeA"};
+static const struct ct_key wrong_key = {.secret = "0123456789abcdef0123456789abcdeB"};
 static struct end client;
 
 static void set_up(void)

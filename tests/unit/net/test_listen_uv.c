@@ -17,7 +17,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-static const struct ct_key key = {"0123456789abcdef0123456789abcdeA"};
+static const struct ct_key key = {.secret = "0123456789abcdef0123456789abcdeA"};
 
 TestSuite(listen, .init = net_set_up, .fini = net_tear_down, .timeout = 60);
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct ct_key key = {"0123456789abcdef0123456789abcdeA"};
+static const struct ct_key key = {.secret = "0123456789abcdef0123456789abcdeA"};
 static const struct ct_openssl *ssl;
 
 static void set_up(void)

@@ -20,7 +20,7 @@
 
 enum { STRANGERS = 256, PLACES = 64 };
 
-static const struct ct_key key = {"0123456789abcdef0123456789abcdeA"};
+static const struct ct_key key = {.secret = "0123456789abcdef0123456789abcdeA"};
 
 TestSuite(strangers, .init = net_set_up, .fini = net_tear_down, .timeout = 60);
 

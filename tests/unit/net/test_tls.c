@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct ct_key key_a = {"0123456789abcdef0123456789abcdeA"};
-static const struct ct_key key_b = {"0123456789abcdef0123456789abcdeB"};
+static const struct ct_key key_a = {.secret = "0123456789abcdef0123456789abcdeA"};
+static const struct ct_key key_b = {.secret = "0123456789abcdef0123456789abcdeB"};
 
 static struct ct_tls *client, *server;
 static struct ct_error client_err, server_err;

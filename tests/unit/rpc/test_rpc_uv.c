@@ -148,7 +148,7 @@ Test(rpc, a_call_is_answered)
 
 Test(rpc, a_call_is_answered_under_tls)
 {
-    static const struct ct_key key = {"0123456789abcdef0123456789abcdeA"};
+    static const struct ct_key key = {.secret = "0123456789abcdef0123456789abcdeA"};
 
     options = (struct ct_rpc_options){.key = &key, .name = "job"};
     check_echo();

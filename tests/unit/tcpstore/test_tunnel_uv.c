@@ -15,7 +15,7 @@
 
 #define N(number) ((int64_t)(number))
 
-static const struct ct_key wrong_key = {"0123456789abcdef0123456789abcdeB"};
+static const struct ct_key wrong_key = {.secret = "0123456789abcdef0123456789abcdeB"};
 
 TestSuite(tunnel, .init = tunnel_set_up, .fini = tunnel_tear_down, .timeout = 60);
 

@@ -8,7 +8,7 @@
 
 struct tunnel tunnel;
 
-const struct ct_key tunnel_key = {"0123456789abcdef0123456789abcdeA"};
+const struct ct_key tunnel_key = {.secret = "0123456789abcdef0123456789abcdeA"};
 
 void tunnel_set_up(void)
 {
