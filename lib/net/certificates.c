@@ -253,6 +253,7 @@ static int load(struct ct_certificates *to, const struct ct_certificate_files *f
     to->context = ct_tls_context_new(to->ssl);
     if (to->context == NULL)
         return ct_error_set(err, CT_EUNSUPPORTED, "this OpenSSL knows no TLS 1.3 with X25519");
+    to->ssl->SSL_CTX_set_session_id_context(to->context, (const unsigned char *)"ctrun", 5);
     to->ssl->SSL_CTX_ctrl(to->context, SSL_CTRL_SET_MAX_CERT_LIST, CT_CERTIFICATE_CHAIN, NULL);
     code = load_chain(to, files->chain, err);
     if (code == 0)

@@ -235,7 +235,6 @@ int ct_tls_new_client(struct ct_tls **ret_tls, const struct ct_key *key, const c
     ct_psk_job_tag(tls->ssl, job, tls->job_tag);
     if (key->kind == CT_KEY_CERTIFICATE) {
         tls->certificates = ct_certificates_ref(key->certificates);
-        memcpy(tls->key_tag, ct_certificates_grant(key->certificates)->id, sizeof tls->key_tag);
         ct_str_copy(tls->job, sizeof tls->job, job);
         tls->peer.job = tls->job;
     } else {
@@ -427,10 +426,10 @@ static int refuse_handshake(const struct ct_tls *tls, struct ct_error *err)
     int code = tls->certificates != NULL ? refuse_certificates(tls, reason, err) : 0;
     if (code != 0)
         return code;
-    if (!by_key && !tls->server && is_refusal(reason))
-        return ct_error_set(err, CT_EAUTH,
-                            "the peer did not accept this side's certificate (%s): %s",
-                            tls->key_tag, text != NULL ? text : "no reason given");
+    if (tls->certificates != NULL && is_refusal(reason))
+        return ct_error_set(
+            err, CT_EAUTH, "the peer did not accept this side's certificate (%s): %s",
+            ct_certificates_grant(tls->certificates)->id, text != NULL ? text : "no reason given");
     if (is_refusal(reason) || (by_key && (reason == SSL_R_TLSV1_ALERT_INTERNAL_ERROR ||
                                           reason == SSL_R_CERTIFICATE_VERIFY_FAILED)))
         return ct_error_set(err, CT_EAUTH,
