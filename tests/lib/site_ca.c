@@ -85,6 +85,7 @@ void site_ca_sign_ca(const char *folder, const char *ca, const char *name)
 void site_ca_revoke(const char *folder, const char *ca, const char *name)
 {
     run_in("cd %s && " BY_CA " -revoke %s.pem 2>/dev/null && " BY_CA
-           " -gencrl -out %s.crl 2>/dev/null && cat %s.crl >>%s.pem",
-           folder, ca, ca, name, ca, ca, ca, ca, ca);
+           " -gencrl -out %s.crl 2>/dev/null && openssl x509 -in %s.pem -out %s.new && "
+           "cat %s.crl >>%s.new && mv %s.new %s.pem",
+           folder, ca, ca, name, ca, ca, ca, ca, ca, ca, ca, ca, ca);
 }
