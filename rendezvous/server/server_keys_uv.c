@@ -182,6 +182,14 @@ bool ct_rdzv_server_has_ring_file(const struct ct_rdzv_server *server)
     return server->ring_file[0] != '\0';
 }
 
+int64_t ct_server_certificate_expires_s(void *context)
+{
+    const struct ct_rdzv_server *server = context;
+    const struct ct_certificates *own = ct_key_ring_certificates(server->ring);
+
+    return own != NULL ? ct_certificates_expire_s(own) : 0;
+}
+
 void ct_server_forget_keys(struct ct_rdzv_server *server)
 {
     ct_key_ring_unref(server->ring);

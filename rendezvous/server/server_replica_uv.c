@@ -222,6 +222,7 @@ static int init_holder(struct ct_rdzv_server *server, const struct ct_rdzv_repli
         .noted = server->io.noted,
         .audit = server->io.audit,
         .wall_ms = server->io.wall_ms,
+        .certificate_expires_s = server->io.certificate_expires_s,
         .trace = server->io.trace,
         .turn_away = io_turn_away,
         .admit = io_admit,

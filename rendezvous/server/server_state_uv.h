@@ -136,6 +136,9 @@ void ct_server_forget_keys(struct ct_rdzv_server *server);
 /* Has it a key of its own, by which peers know each other? */
 bool ct_server_has_key(const struct ct_rdzv_server *server);
 
+/* See ct_service_io; `context` is the server. */
+int64_t ct_server_certificate_expires_s(void *context);
+
 /* Warn of its own certificate's end, now and each day. */
 void ct_server_watch_certificates(struct ct_rdzv_server *server);
 

@@ -436,6 +436,7 @@ static struct ct_service_io io_of(struct ct_rdzv_server *server,
         .audit = options->audit != NULL ? io_audit : NULL,
         .noted = options->on_event != NULL ? io_noted : NULL,
         .wall_ms = io_wall_ms,
+        .certificate_expires_s = ct_server_certificate_expires_s,
         .trace = server->log != NULL && server->log->level <= CT_LOG_DEBUG ? io_trace : NULL,
     };
 }
