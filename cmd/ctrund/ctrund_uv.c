@@ -117,8 +117,7 @@ static void reload_keys(struct daemon *daemon)
                      daemon->key_ring);
     else if (daemon->key_file == NULL)
         ct_log_event(&daemon->log, CT_LOG_INFO, "reload",
-                     "SIGHUP: new links are judged by the certificates of now, links that stand go "
-                     "on");
+                     "SIGHUP: the certificates of now count, links of revoked ones have ended");
     else
         ct_log_event(&daemon->log, CT_LOG_INFO, "reload",
                      "SIGHUP: new links need the key that %s holds now, links that stand go on",

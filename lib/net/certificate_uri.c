@@ -13,16 +13,21 @@
 
 enum { SHOWN = 80, ROLE = 32 };
 
-/* The URI as text that a line can hold. */
+/* What a line can hold. */
+static void clean(char *text, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        if ((unsigned char)text[i] < ' ' || (unsigned char)text[i] > 126)
+            text[i] = '?';
+}
+
 static int refuse(const char *uri, size_t size, const char *what, struct ct_error *err)
 {
-    char shown[SHOWN + 1];
+    char shown[SHOWN + 1] = "";
     size_t length = CT_MIN(size, (size_t)SHOWN);
 
-    for (size_t i = 0; i < length; i++)
-        shown[i] =
-            (char)((unsigned char)uri[i] > ' ' && (unsigned char)uri[i] < 127 ? uri[i] : '?');
-    shown[length] = '\0';
+    memcpy(shown, uri, length);
+    clean(shown, length);
     return ct_error_set(err, CT_EDATA,
                         "its URI %s%s %s: it is " SCHEME "ROLE/JOBS, as " SCHEME "agent/ada-*",
                         shown, size > length ? "..." : "", what);
@@ -85,6 +90,7 @@ int ct_certificate_uri_read(const void *uri, size_t size, struct ct_grant *grant
     if (!decode(slash + 1, rest - length - 1, jobs))
         return refuse(text, size, "is too long or has a '%' without two hexadecimal digits", err);
     if (ct_grant_read_jobs(grant, jobs, &why) != 0) {
+        clean(why.text, strlen(why.text));
         (void)snprintf(what, sizeof what, "has wrong patterns (%.200s)", why.text);
         return refuse(text, size, what, err);
     }

@@ -293,7 +293,7 @@ Test(certificates, renewed_files_are_taken_under_a_running_job_and_revoked_ones_
     sign("ada", "URI:ctrun://agent/*");  /* its node finds it at its next dial */
     sign("daemon", "URI:ctrun://all/*"); /* and the daemon at SIGHUP */
     cr_assert_eq(kill(daemon_.pid, SIGHUP), 0);
-    (void)proc_wait_text(&daemon_, "SIGHUP: new links are judged by the certificates of now", 10);
+    (void)proc_wait_text(&daemon_, "SIGHUP: the certificates of now count", 10);
     (void)proc_wait_text(&lost, "did not accept this side's certificate (", 20);
     (void)proc_wait_text(&job, "is back", 20);
     const char *const words[] = {"--rdzv_endpoint", endpoint, "--rdzv_id=ada", NULL};

@@ -97,6 +97,9 @@ Test(certificate_uri, a_refused_uri_forges_no_line)
     cr_assert_eq(read_text("ctrun://a\nb\x1b[2J/x", &(struct ct_grant){.name = ""}, &err),
                  CT_EDATA);
     cr_assert_not_null(strstr(err.text, "ctrun://a?b?[2J/x"), "%s", err.text);
+    cr_assert_eq(read_text("ctrun://all/a%0Ab%1B\x9b,", &(struct ct_grant){.name = ""}, &err),
+                 CT_EDATA);
+    cr_assert_not_null(strstr(err.text, "jobs \"a?b??,\" has an empty pattern"), "%s", err.text);
 }
 
 Test(certificate_uri, a_name_has_only_letters_that_a_log_may_show)
