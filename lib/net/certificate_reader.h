@@ -12,8 +12,8 @@ int ct_certificate_read(const struct ct_openssl *ssl, X509 *certificate,
 /* Return its last second, of Unix. */
 int64_t ct_certificate_expires_s(const struct ct_openssl *ssl, const X509 *certificate);
 
-/* Is this error of X509_verify_cert one of time alone, or that a CA has published no list of revoked
- * certificates? */
+/* Is this error of X509_verify_cert one of time alone, or that a CA has published no list of
+ * revoked certificates? */
 bool ct_certificate_is_tolerable(int error);
 
 #endif

@@ -98,8 +98,8 @@ int ct_certificates_judge_time(const struct ct_certificates *certificates, int64
 
 /* ---- the files ---- */
 
-/* A regular file of a bounded size, that is not opened twice for nothing: OpenSSL would wait for what a
- * pipe has to say. */
+/* A regular file of a bounded size, that is not opened twice for nothing: OpenSSL would wait for
+ * what a pipe has to say. */
 static int check_file(const char *what, const char *path, struct ct_error *err)
 {
     struct stat stat;

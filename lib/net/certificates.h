@@ -1,16 +1,17 @@
-/* By what one proves oneself with a certificate: the chain, its private key, and the CA that signs who
- * is believed. All are PEM files.
+/* By what one proves oneself with a certificate: the chain, its private key, and the CA that
+ * signs who is believed. All are PEM files.
  *
  *      chain   the certificate, then those between it and the CA
  *      key     its private key, closed to others, without a passphrase
  *      ca      the CA's certificate, or several, and maybe its list of revoked ones (CRL)
  *
  * Both ends of a link show a certificate. What its holder may do is in the certificate
- * (certificate_uri.h), and so is what it is called; host names are not looked at, for nodes have many,
- * which come and go, and who may serve a job is what a client must know.
+ * (certificate_uri.h), and so is what it is called; host names are not looked at, for nodes have
+ * many, which come and go, and who may serve a job is what a client must know.
  *
- * A certificate that has expired begins nothing new, but comes back to the job that it is in, so that
- * no running job ends by a date: it is believed, and marked (ct_grant.expired, CT_RIGHT_NEW). */
+ * A certificate that has expired begins nothing new, but comes back to the job that it is in, so
+ * that no running job ends by a date: it is believed, and marked (ct_grant.expired,
+ * CT_RIGHT_NEW). */
 #ifndef CT_NET_CERTIFICATES_H
 #define CT_NET_CERTIFICATES_H
 
@@ -37,9 +38,9 @@ bool ct_certificate_files_given(const struct ct_certificate_files *files);
 
 struct ct_certificates;
 
-/* Read the files: they fit together, the CA has signed the certificate, and that has a URI of ours. It
- * may have expired. 0; CT_EUSAGE when one is not named; CT_ENOINPUT, CT_EAUTH, CT_EDATA with the file and
- * the remedy; CT_EUNSUPPORTED, CT_ENOMEM. */
+/* Read the files: they fit together, the CA has signed the certificate, and that has a URI of
+ * ours. It may have expired. 0; CT_EUSAGE when one is not named; CT_ENOINPUT, CT_EAUTH, CT_EDATA
+ * with the file and the remedy; CT_EUNSUPPORTED, CT_ENOMEM. */
 int ct_certificates_load(const struct ct_certificate_files *files,
                          struct ct_certificates **ret_certificates, struct ct_error *err);
 
@@ -56,8 +57,8 @@ const struct ct_grant *ct_certificates_grant(const struct ct_certificates *certi
 /* Return when the first certificate of the chain expires, in seconds of Unix. */
 int64_t ct_certificates_expire_s(const struct ct_certificates *certificates);
 
-/* 0 when it is good for more than a week; CT_EAUTH when it has expired, CT_EUNAVAILABLE when it will
- * soon, with the sentence. */
+/* 0 when it is good for more than a week; CT_EAUTH when it has expired, CT_EUNAVAILABLE when it
+ * will soon, with the sentence. */
 int ct_certificates_judge_time(const struct ct_certificates *certificates, int64_t now_s,
                                struct ct_error *err);
 
@@ -78,8 +79,8 @@ int ct_certificate_peer_verify(const struct ct_openssl *ssl, struct ct_certifica
                                int ok, X509_STORE_CTX *store);
 void ct_certificate_peer_deinit(struct ct_certificate_peer *peer);
 
-/* Return whether what the other end has shown is still believed by `certificates`, which may be newer:
- * another CA, a list of revoked ones. */
+/* Return whether what the other end has shown is still believed by `certificates`, which may be
+ * newer: another CA, a list of revoked ones. */
 bool ct_certificates_believe(const struct ct_certificates *certificates, SSL *end);
 
 #endif

@@ -30,9 +30,8 @@ enum {
     CT_KEY_TOKEN = CT_GRANT_ID + 2 * 32 + 1, /* "ID-" and 64 digits */
 };
 
-/* Make a ring of one key: with `roles` those derived from it too; of one by certificate, a ring without
- * keys that accepts certificates. 0; CT_ENOMEM; CT_EUNSUPPORTED
- * without libssl. */
+/* Make a ring of one key: with `roles` those derived from it too; of one by certificate, a ring
+ * without keys that accepts certificates. 0; CT_ENOMEM; CT_EUNSUPPORTED without libssl. */
 int ct_key_ring_of(const struct ct_key *key, bool roles, struct ct_key_ring **ret_ring,
                    struct ct_error *err);
 

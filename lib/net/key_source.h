@@ -21,8 +21,8 @@ bool ct_key_source_given(const struct ct_key_source *source);
 int ct_key_source_load(const struct ct_key_source *source, struct ct_key *ret_key,
                        struct ct_error *err);
 
-/* Read it again, for it may have been replaced: files that cannot be read now, or do not fit together,
- * leave `key` as it was. */
+/* Read it again, for it may have been replaced: files that cannot be read now, or do not fit
+ * together, leave `key` as it was. */
 void ct_key_source_reload(const struct ct_key_source *source, struct ct_key *key);
 
 #endif

@@ -1,5 +1,5 @@
-/* TLS 1.3 with an external pre-shared key or certificates, as a filter over buffers: no socket, no
- * loop.
+/* TLS 1.3 with an external pre-shared key or certificates, as a filter over buffers: no socket,
+ * no loop.
  *
  *            ct_tls_feed           ct_tls_read
  *   network ------------>  engine ------------> frames
@@ -14,13 +14,14 @@
  * bytes of a SHA-256 in hex: it tells which key or job is meant and nothing of the secret. So a
  * server with one key serves many jobs, and a client of job A is never taken for one of job B.
  *
- * Settings: TLS 1.3 only, PSK with an ephemeral X25519 exchange (recorded traffic stays closed when
- * the key leaks later), AES-128-GCM or ChaCha20-Poly1305 with SHA-256, no tickets, no early data,
- * no certificates, so a handshake without the PSK cannot end well.
+ * Settings: TLS 1.3 only, PSK with an ephemeral X25519 exchange (recorded traffic stays closed
+ * when the key leaks later), AES-128-GCM or ChaCha20-Poly1305 with SHA-256, no tickets, no early
+ * data, no certificates, so a handshake without the PSK cannot end well.
  *
- * A server that has certificates (certificates.h) lets in whoever proves a key of its ring, and else
- * whoever shows a certificate that its CA has signed; a client uses one of both. The holder of a
- * certificate names its job in its first message: it is for all that its certificate allows.
+ * A server that has certificates (certificates.h) lets in whoever proves a key of its ring, and
+ * else whoever shows a certificate that its CA has signed; a client uses one of both. The holder
+ * of a certificate names its job in its first message: it is for all that its certificate
+ * allows.
  *
  * libssl is loaded when the first engine is made: a program that uses no key pays nothing. */
 #ifndef CT_NET_TLS_H
@@ -51,14 +52,16 @@ struct ct_tls;
 int ct_tls_new_client(struct ct_tls **ret_tls, const struct ct_key *key, const char *job,
                       struct ct_error *err);
 
-/* On a client with a certificate, before its handshake: one of the server that has expired will do. */
+/* On a client with a certificate, before its handshake: one of the server that has expired will
+ * do. */
 void ct_tls_accept_expired(struct ct_tls *tls);
 
-/* On a server: `may` is asked before a client that has proved no key costs a signature; when it says no,
- * the handshake ends with CT_EUNAVAILABLE, and the client tries again. */
+/* On a server: `may` is asked before a client that has proved no key costs a signature; when it
+ * says no, the handshake ends with CT_EUNAVAILABLE, and the client tries again. */
 void ct_tls_set_gate(struct ct_tls *tls, bool (*may)(void *user), void *user);
 
-/* Create the server's end, which accepts the keys and certificates of `ring` (held) for every job. Likewise. */
+/* Create the server's end, which accepts the keys and certificates of `ring` (held) for every
+ * job. Likewise. */
 int ct_tls_new_server(struct ct_tls **ret_tls, struct ct_key_ring *ring, struct ct_error *err);
 void ct_tls_free(struct ct_tls *tls);
 
@@ -93,8 +96,8 @@ bool ct_tls_is_bound(const struct ct_tls *tls, uint64_t *ret_hello);
  * Lives as long as `tls`. On a client NULL. */
 const struct ct_grant *ct_tls_grant(const struct ct_tls *tls);
 
-/* Return whether the peer proved its key for `job`, or for "", which stands for all; a certificate's
- * is for every job. */
+/* Return whether the peer proved its key for `job`, or for "", which stands for all; a
+ * certificate's is for every job. */
 bool ct_tls_is_for(const struct ct_tls *tls, const char *job);
 
 /* On a server: return whether what the peer proved is still accepted by a newer ring. */

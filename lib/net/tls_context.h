@@ -1,5 +1,5 @@
-/* The settings that all our TLS has: 1.3 alone, X25519, AES-128-GCM or ChaCha20-Poly1305, no tickets,
- * no renegotiation. */
+/* The settings that all our TLS has: 1.3 alone, X25519, AES-128-GCM or ChaCha20-Poly1305, no
+ * tickets, no renegotiation. */
 #ifndef CT_NET_TLS_CONTEXT_H
 #define CT_NET_TLS_CONTEXT_H
 

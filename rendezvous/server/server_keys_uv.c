@@ -1,9 +1,10 @@
-/* The keys and certificates of a server: which it accepts, and what becomes of links when they change.
+/* The keys and certificates of a server: which it accepts, and what becomes of links when they
+ * change.
  *
- * A key file alone is the whole key: it and the keys of roles derived from it are accepted, and links
- * go on when it changes. With a key ring the server accepts what is in it, and its own key, by which
- * peers know each other; links of keys that are no longer in it end. Certificates are accepted besides,
- * by the CA of now. */
+ * A key file alone is the whole key: it and the keys of roles derived from it are accepted, and
+ * links go on when it changes. With a key ring the server accepts what is in it, and its own
+ * key, by which peers know each other; links of keys that are no longer in it end. Certificates
+ * are accepted besides, by the CA of now. */
 #include "rendezvous/server/server_state_uv.h"
 
 #include "base/clock.h"
@@ -57,8 +58,8 @@ static int load(struct ct_rdzv_server *server, struct ct_key_ring **ret_ring,
     return 0;
 }
 
-/* Certificates that end soon, once at the start and then each day: nothing else would tell before the
- * first new job is refused. */
+/* Certificates that end soon, once at the start and then each day: nothing else would tell
+ * before the first new job is refused. */
 static void warn_of_end(struct ct_rdzv_server *server)
 {
     const struct ct_certificates *own = ct_key_ring_certificates(server->ring);

@@ -223,9 +223,7 @@ static void on_hello(struct ct_service *service, struct ct_service_link *link,
                        "to %d): install its release of ctrun there",
                        hello->host, hello->protocol, CT_WIRE_OLDEST, CT_WIRE_PROTOCOL);
         ct_service_refuse(service, link->number, CT_EPROTOCOL, 0, text);
-    } else if (ct_service_may(service, link, is_admin ? CT_RIGHT_READ : CT_RIGHT_JOIN, job, &why) !=
-                   0 ||
-               (is_admin && ct_service_may(service, link, CT_RIGHT_NEW, job, &why) != 0)) {
+    } else if (ct_service_lets_in(service, link, is_admin, job, &why) != 0) {
         ct_error_prefix(&why, "host %s", hello->host);
         ct_service_refuse(service, link->number, CT_EAUTH, 0, why.text);
     } else {
@@ -294,23 +292,9 @@ static void refuse_follower(struct ct_service *service, uint64_t now_ms,
     ct_service_refuse(service, link->number, CT_EFENCED, OTHER_DAEMON_MS, text);
 }
 
-/* Who may begin nothing new comes back: as the member that it is, or, where the record is put together
- * anew of what nodes say, as one that has been in a round. */
-static bool comes_back(const struct ct_service *service, const struct ct_service_link *link,
-                       const struct ct_msg_join *m)
-{
-    const struct ct_service_job *job = ct_service_find_job(service, link->job_name);
-    bool is_rebuilt = service->rebuild != CT_RDZV_REBUILD_NEVER && m->generation != 0;
-
-    return is_rebuilt ||
-           (job != NULL && !is_over(job) && ct_rdzv_member_of(job->core, m->incarnation) != NULL);
-}
-
 static void on_join(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link,
                     const struct ct_msg_join *m)
 {
-    struct ct_error why = {0};
-
     if (m->incarnation.high != link->id.high || m->incarnation.low != link->id.low) {
         ct_service_violation(service, link, "JOIN of another incarnation than HELLO's");
         return;
@@ -319,12 +303,8 @@ static void on_join(struct ct_service *service, uint64_t now_ms, struct ct_servi
         refuse_follower(service, now_ms, link, m->host);
         return;
     }
-    if (ct_service_may(service, link, CT_RIGHT_NEW, link->job_name, &why) != 0 &&
-        !comes_back(service, link, m)) {
-        ct_error_prefix(&why, "host %s", m->host);
-        ct_service_refuse(service, link->number, CT_EAUTH, 0, why.text);
+    if (!ct_service_lets_join(service, link, m))
         return;
-    }
     struct ct_rdzv_join join = {
         .id = m->incarnation,
         .params = params_of(m),

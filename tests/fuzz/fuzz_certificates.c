@@ -4,8 +4,8 @@
  *      'c'  a certificate (DER): what is read of it, and whether it is believed
  *      else bytes of a TLS handshake, in pieces of as many bytes as the first one says (0: at once)
  *
- * Nobody is let in, and nothing is allowed that a certificate of the CA does not say. The CA is made
- * anew by the openssl program. */
+ * Nobody is let in, and nothing is allowed that a certificate of the CA does not say. The CA is
+ * made anew by the openssl program. */
 #include "base/assert.h"
 #include "base/fs.h"
 #include "net/certificate_reader.h"

@@ -1,5 +1,6 @@
-/* Certificates of a site in place of keys, at a real ctrund and where a node hosts: who may do what,
- * what a date that is over ends and what not, and files that are renewed under running jobs. */
+/* Certificates of a site in place of keys, at a real ctrund and where a node hosts: who may do
+ * what, what a date that is over ends and what not, and files that are renewed under running
+ * jobs. */
 #include "e2e.h"
 
 #include "base/assert.h"

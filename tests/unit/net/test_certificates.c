@@ -2,7 +2,7 @@
  * holds in its hand; and clients that are OpenSSL's own, which show what ours would not load. */
 #include "net/certificates.h"
 
-#include "net/key_source.h"
+#include "certificate_site.h"
 #include "net/tls.h"
 #include "site_ca.h"
 
@@ -10,31 +10,22 @@
 #include "base/fs.h"
 
 #include <criterion/criterion.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
-
-enum { HOUR = 3600, DAY = 86400 };
 
 static const struct ct_key secret = {.secret = "0123456789abcdef0123456789abcdeA"};
 
-static char folder[64];
 static struct ct_tls *client, *server;
 static struct ct_error client_err, server_err;
 static struct ct_buf to_server, to_client;
 
 static void set_up(void)
 {
-    (void)snprintf(folder, sizeof folder, "/tmp/certificates-XXXXXX");
-    cr_assert_not_null(mkdtemp(folder));
+    site_set_up();
     client_err = server_err = (struct ct_error){0};
     ct_buf_init(&to_server, 0);
     ct_buf_init(&to_client, 0);
-    site_ca_new(folder, "ca");
 }
 
 static void tear_down(void)
@@ -44,67 +35,23 @@ static void tear_down(void)
     client = server = NULL;
     ct_buf_deinit(&to_server);
     ct_buf_deinit(&to_client);
-    ct_fs_remove_tree(folder);
+    site_tear_down();
 }
 
 TestSuite(certificates, .init = set_up, .fini = tear_down, .timeout = 60);
-
-/* ---- making them ---- */
-
-static const char *path_of(const char *name, const char *ending)
-{
-    static char paths[8][128];
-    static unsigned next;
-    char *path = paths[next++ % CT_COUNT(paths)];
-
-    (void)snprintf(path, sizeof paths[0], "%s/%s.%s", folder, name, ending);
-    return path;
-}
-
-static struct ct_key_source files_of(const char *name, const char *ca)
-{
-    return (struct ct_key_source){
-        .tls = {path_of(name, "pem"), path_of(name, "key"), path_of(ca, "pem")}};
-}
-
-static void sign(const char *name, const char *names)
-{
-    site_ca_sign(folder, "ca", name, names, -HOUR, 30 * DAY);
-}
 
 /* Append the file of one to that of the other. */
 static void append(const char *from, const char *to)
 {
     struct ct_buf text;
-    FILE *file = fopen(path_of(to, "pem"), "a");
+    FILE *file = fopen(site_path(to, "pem"), "a");
 
     ct_buf_init(&text, 0);
-    cr_assert_eq(ct_fs_read(path_of(from, "pem"), 1 << 20, &text, NULL), 0);
+    cr_assert_eq(ct_fs_read(site_path(from, "pem"), 1 << 20, &text, NULL), 0);
     cr_assert_not_null(file);
     cr_assert_eq(fwrite(text.data, 1, text.size, file), text.size);
     cr_assert_eq(fclose(file), 0);
     ct_buf_deinit(&text);
-}
-
-static struct ct_key load(const char *name, const char *ca)
-{
-    const struct ct_key_source source = files_of(name, ca);
-    struct ct_key key = {.kind = CT_KEY_SECRET};
-    struct ct_error err = {0};
-
-    cr_assert_eq(ct_key_source_load(&source, &key, &err), 0, "%s", err.text);
-    cr_assert_eq(key.kind, CT_KEY_CERTIFICATE);
-    return key;
-}
-
-static void assert_refused(const struct ct_key_source *source, int code, const char *words)
-{
-    struct ct_key key = {.kind = CT_KEY_SECRET};
-    struct ct_error err = {0};
-
-    cr_assert_eq(ct_key_source_load(source, &key, &err), code, "%s", err.text);
-    cr_assert_not_null(strstr(err.text, words), "%s", err.text);
-    cr_assert_null(key.certificates);
 }
 
 /* ---- the wire ---- */
@@ -139,7 +86,7 @@ static void shake(long *ret_client, long *ret_server)
 static void make_server(const char *name, const char *ca)
 {
     struct ct_key_ring *ring = NULL;
-    struct ct_key own = load(name, ca);
+    struct ct_key own = site_load(name, ca);
 
     cr_assert_eq(ct_key_ring_of(&secret, true, &ring, NULL), 0);
     ct_key_ring_set_certificates(ring, own.certificates);
@@ -150,7 +97,7 @@ static void make_server(const char *name, const char *ca)
 
 static void make_client(const char *name, const char *ca, const char *job)
 {
-    struct ct_key own = load(name, ca);
+    struct ct_key own = site_load(name, ca);
 
     cr_assert_eq(ct_tls_new_client(&client, &own, job, &client_err), 0, "%s", client_err.text);
     ct_net_key_wipe(&own);
@@ -158,8 +105,8 @@ static void make_client(const char *name, const char *ca, const char *job)
 
 static void make(const char *server_names, const char *client_names)
 {
-    sign("daemon", server_names);
-    sign("ada", client_names);
+    site_sign("daemon", server_names);
+    site_sign("ada", client_names);
     make_server("daemon", "ca");
     make_client("ada", "ca", "ada-1");
 }
@@ -193,7 +140,7 @@ Test(certificates, two_of_one_ca_meet_and_the_server_knows_who_it_is)
     make("URI:ctrun://all/*", "URI:ctrun://agent/ada-*");
     shake_well();
     const struct ct_grant *grant = ct_tls_grant(server);
-    struct ct_key own = load("ada", "ca");
+    struct ct_key own = site_load("ada", "ca");
     cr_assert_str_eq(grant->name, "ada");
     cr_assert_str_eq(grant->id, ct_certificates_grant(own.certificates)->id);
     cr_assert_eq(strspn(grant->id, "0123456789abcdef"), 16);
@@ -244,7 +191,7 @@ Test(certificates, a_key_opens_the_same_server)
 {
     long c, s;
 
-    sign("daemon", "URI:ctrun://all/*");
+    site_sign("daemon", "URI:ctrun://all/*");
     make_server("daemon", "ca");
     cr_assert_eq(ct_tls_new_client(&client, &secret, "ada-1", &client_err), 0);
     shake(&c, &s);
@@ -257,7 +204,7 @@ Test(certificates, a_key_that_is_not_in_the_ring_costs_no_signature_and_is_named
 {
     static const struct ct_key wrong = {.secret = "0123456789abcdef0123456789abcdeB"};
 
-    sign("daemon", "URI:ctrun://all/*");
+    site_sign("daemon", "URI:ctrun://all/*");
     make_server("daemon", "ca");
     cr_assert_eq(ct_tls_new_client(&client, &wrong, "ada-1", &client_err), 0);
     assert_both_refuse(CT_EAUTH, "the peer has another key (tag ", CT_EAUTH,
@@ -266,9 +213,9 @@ Test(certificates, a_key_that_is_not_in_the_ring_costs_no_signature_and_is_named
 
 Test(certificates, a_ca_between_is_sent_along)
 {
-    site_ca_sign_ca(folder, "ca", "between");
-    sign("daemon", "URI:ctrun://all/*");
-    site_ca_sign(folder, "between", "ada", "URI:ctrun://agent/*", -HOUR, DAY);
+    site_ca_sign_ca(site_folder(), "ca", "between");
+    site_sign("daemon", "URI:ctrun://all/*");
+    site_ca_sign(site_folder(), "between", "ada", "URI:ctrun://agent/*", -HOUR, DAY);
     append("between", "ada");
     make_server("daemon", "ca");
     make_client("ada", "ca", "ada-1");
@@ -293,9 +240,9 @@ Test(certificates, a_hello_counts_as_its_holders_once_all_is_shown)
 
 Test(certificates, one_of_another_ca_is_refused_and_both_ends_say_so)
 {
-    site_ca_new(folder, "other");
-    sign("daemon", "URI:ctrun://all/*");
-    site_ca_sign(folder, "other", "eve", "URI:ctrun://all/*", -HOUR, DAY);
+    site_ca_new(site_folder(), "other");
+    site_sign("daemon", "URI:ctrun://all/*");
+    site_ca_sign(site_folder(), "other", "eve", "URI:ctrun://all/*", -HOUR, DAY);
     append("ca", "other"); /* she believes the server */
     make_server("daemon", "ca");
     make_client("eve", "other", "ada-1");
@@ -305,9 +252,9 @@ Test(certificates, one_of_another_ca_is_refused_and_both_ends_say_so)
 
 Test(certificates, a_server_of_another_ca_is_refused)
 {
-    site_ca_new(folder, "other");
-    site_ca_sign(folder, "other", "daemon", "URI:ctrun://all/*", -HOUR, DAY);
-    sign("ada", "URI:ctrun://agent/*");
+    site_ca_new(site_folder(), "other");
+    site_ca_sign(site_folder(), "other", "daemon", "URI:ctrun://all/*", -HOUR, DAY);
+    site_sign("ada", "URI:ctrun://agent/*");
     append("ca", "other");
     make_server("daemon", "other");
     make_client("ada", "ca", "ada-1");
@@ -343,8 +290,8 @@ Test(certificates, a_node_may_serve_its_job_and_not_all_jobs)
 
 Test(certificates, one_that_has_expired_is_believed_and_begins_nothing_new)
 {
-    sign("daemon", "URI:ctrun://all/*");
-    site_ca_sign(folder, "ca", "ada", "URI:ctrun://agent/*,URI:ctrun://reader/*", -DAY, -1);
+    site_sign("daemon", "URI:ctrun://all/*");
+    site_ca_sign(site_folder(), "ca", "ada", "URI:ctrun://agent/*,URI:ctrun://reader/*", -DAY, -1);
     make_server("daemon", "ca");
     make_client("ada", "ca", "ada-1");
     shake_well();
@@ -358,8 +305,8 @@ Test(certificates, one_that_has_expired_is_believed_and_begins_nothing_new)
 
 Test(certificates, a_server_whose_date_is_over_is_for_those_whose_job_runs)
 {
-    site_ca_sign(folder, "ca", "daemon", "URI:ctrun://all/*", -DAY, -1);
-    sign("ada", "URI:ctrun://agent/*");
+    site_ca_sign(site_folder(), "ca", "daemon", "URI:ctrun://all/*", -DAY, -1);
+    site_sign("ada", "URI:ctrun://agent/*");
     make_server("daemon", "ca");
     make_client("ada", "ca", "ada-1");
     assert_both_refuse(CT_EAUTH, "handshake failure", CT_EAUTH,
@@ -376,19 +323,19 @@ Test(certificates, a_server_whose_date_is_over_is_for_those_whose_job_runs)
 
 Test(certificates, a_revoked_one_is_refused_from_then_on)
 {
-    sign("eve", "URI:ctrun://agent/*");
+    site_sign("eve", "URI:ctrun://agent/*");
     make("URI:ctrun://all/*", "URI:ctrun://agent/*");
     shake_well();
     struct ct_tls *open_end = server;
     ct_tls_free(client);
-    site_ca_revoke(folder, "ca", "ada");
+    site_ca_revoke(site_folder(), "ca", "ada");
     make_server("daemon", "ca");
     make_client("eve", "ca", "ada-1");
     shake_well();
     ct_tls_free(client);
     ct_tls_free(server);
 
-    struct ct_key own = load("daemon", "ca");
+    struct ct_key own = site_load("daemon", "ca");
     struct ct_key_ring *ring = NULL;
     cr_assert_eq(ct_key_ring_of(&own, true, &ring, NULL), 0);
     cr_assert_not(ct_tls_is_accepted(open_end, ring));
@@ -427,8 +374,8 @@ static void raw_open(struct raw *raw, const char *name)
     raw->context = raw->ssl->SSL_CTX_new(raw->ssl->TLS_method());
     if (name != NULL) {
         cr_assert_eq(
-            raw->ssl->SSL_CTX_use_certificate_chain_file(raw->context, path_of(name, "pem")), 1);
-        cr_assert_eq(raw->ssl->SSL_CTX_use_PrivateKey_file(raw->context, path_of(name, "key"),
+            raw->ssl->SSL_CTX_use_certificate_chain_file(raw->context, site_path(name, "pem")), 1);
+        cr_assert_eq(raw->ssl->SSL_CTX_use_PrivateKey_file(raw->context, site_path(name, "key"),
                                                            SSL_FILETYPE_PEM),
                      1);
     }
@@ -452,7 +399,7 @@ static long judge_raw(const char *name)
     struct raw raw;
     long result = 0;
 
-    sign("daemon", "URI:ctrun://all/*");
+    site_sign("daemon", "URI:ctrun://all/*");
     make_server("daemon", "ca");
     raw_open(&raw, name);
     for (int turn = 0; turn < 4 && result == 0; turn++) {
@@ -486,38 +433,38 @@ Test(certificates, whoever_shows_none_is_refused)
 
 Test(certificates, one_that_its_holder_signed_is_refused)
 {
-    site_ca_new(folder, "self");
+    site_ca_new(site_folder(), "self");
     assert_raw_refused("self", "is not believed: self-signed certificate");
 }
 
 Test(certificates, one_without_a_uri_of_ours_is_refused)
 {
-    sign("web", "DNS:web.example,URI:https://web.example/");
+    site_sign("web", "DNS:web.example,URI:https://web.example/");
     assert_raw_refused("web", "certificate web: it has no URI ctrun://ROLE/JOBS among its names");
 }
 
 Test(certificates, one_with_a_wrong_uri_is_refused_whatever_else_it_has)
 {
-    sign("odd", "URI:ctrun://agent/*,URI:ctrun://root/*");
+    site_sign("odd", "URI:ctrun://agent/*,URI:ctrun://root/*");
     assert_raw_refused("odd", "its URI ctrun://root/* names a role that is none of all, agent");
 }
 
 Test(certificates, one_that_is_not_valid_yet_is_refused)
 {
-    site_ca_sign(folder, "ca", "soon", "URI:ctrun://agent/*", HOUR, DAY);
+    site_ca_sign(site_folder(), "ca", "soon", "URI:ctrun://agent/*", HOUR, DAY);
     assert_raw_refused("soon", "is not believed: certificate is not yet valid");
 }
 
 Test(certificates, a_revoked_one_is_refused)
 {
-    sign("gone", "URI:ctrun://agent/*");
-    site_ca_revoke(folder, "ca", "gone");
+    site_sign("gone", "URI:ctrun://agent/*");
+    site_ca_revoke(site_folder(), "ca", "gone");
     assert_raw_refused("gone", "is not believed: certificate revoked");
 }
 
 Test(certificates, a_chain_without_end_is_not_listened_to)
 {
-    sign("long", "URI:ctrun://agent/*");
+    site_sign("long", "URI:ctrun://agent/*");
     for (int i = 0; i < 100; i++)
         append("ca", "long");
     assert_raw_refused("long", "excessive message size");
@@ -529,7 +476,7 @@ Test(certificates, a_handshake_without_end_is_cut)
     long result = 0;
     size_t fed = 0;
 
-    sign("daemon", "URI:ctrun://all/*");
+    site_sign("daemon", "URI:ctrun://all/*");
     make_server("daemon", "ca");
     memcpy(record + 5, "\x01\x02\x00\xf0", 4); /* a hello of 131,312 bytes */
     for (; result == 0 && fed < 1 << 20; fed += sizeof record) {
@@ -538,100 +485,4 @@ Test(certificates, a_handshake_without_end_is_cut)
     }
     cr_assert_eq(result, CT_EAUTH);
     cr_assert_leq(fed, (size_t)CT_TLS_HANDSHAKE + 2 * sizeof record);
-}
-
-/* ---- files ---- */
-
-Test(certificates, what_is_wrong_with_a_file_is_named)
-{
-    sign("ada", "URI:ctrun://agent/*");
-    sign("bob", "URI:ctrun://agent/*");
-    sign("web", "DNS:web.example");
-    site_ca_new(folder, "other");
-    site_ca_sign(folder, "ca", "soon", "URI:ctrun://agent/*", HOUR, DAY);
-    struct ct_key_source source = files_of("ada", "ca");
-
-    source.tls.ca = "";
-    assert_refused(&source, CT_EUSAGE, "belong together: --tls_ca is missing");
-    source.tls = (struct ct_certificate_files){.key = path_of("ada", "key")};
-    assert_refused(&source, CT_EUSAGE, "--tls_cert is missing");
-    source = files_of("ada", "ca");
-    source.key_file = path_of("ada", "key");
-    assert_refused(&source, CT_EUSAGE, "leave out the other");
-    source = files_of("nobody", "ca");
-    assert_refused(&source, CT_ENOINPUT, "cannot open certificate file");
-    source = files_of("ada", "nobody");
-    assert_refused(&source, CT_ENOINPUT, "cannot open CA file");
-    source = files_of("ada", "ca");
-    source.tls.key = path_of("bob", "key");
-    assert_refused(&source, CT_EDATA, "is not the private key of the certificate in");
-    source = files_of("ada", "other");
-    assert_refused(&source, CT_EDATA, "is not signed by the CA in");
-    source = files_of("web", "ca");
-    assert_refused(&source, CT_EDATA, "certificate web: it has no URI ctrun://ROLE/JOBS");
-    source = files_of("soon", "ca");
-    assert_refused(&source, CT_EDATA, "not yet valid");
-    source = files_of("ada", "ca");
-    source.tls.chain = path_of("ada", "ext");
-    assert_refused(&source, CT_EDATA, "has no certificate that can be used");
-    source.tls.chain = folder;
-    assert_refused(&source, CT_EDATA, "is no regular file");
-    source = files_of("ada", "ca");
-    source.tls.ca = path_of("ada", "ext");
-    assert_refused(&source, CT_EDATA, "has no certificate of a CA that can be used");
-    cr_assert_eq(chmod(path_of("ada", "key"), 0644), 0);
-    source = files_of("ada", "ca");
-    assert_refused(&source, CT_EAUTH, "is open to others (mode 0644): chmod 600");
-}
-
-Test(certificates, a_key_with_a_passphrase_asks_nobody)
-{
-    char command[512];
-
-    sign("ada", "URI:ctrun://agent/*");
-    (void)snprintf(command, sizeof command,
-                   "openssl pkey -in %s -aes128 -passout pass:secret -out %s && chmod 600 %s",
-                   path_of("ada", "key"), path_of("shut", "key"), path_of("shut", "key"));
-    cr_assert_eq(system(command), 0);
-    struct ct_key_source source = files_of("ada", "ca");
-    source.tls.key = path_of("shut", "key");
-    assert_refused(&source, CT_EDATA, "or has a passphrase");
-}
-
-Test(certificates, renewed_files_are_taken_and_half_renewed_ones_are_not)
-{
-    sign("ada", "URI:ctrun://agent/*");
-    const struct ct_key_source source = files_of("ada", "ca");
-    struct ct_key key = load("ada", "ca");
-    struct ct_certificates *before = key.certificates;
-    char first[CT_GRANT_ID];
-
-    memcpy(first, ct_certificates_grant(before)->id, sizeof first);
-    cr_assert_eq(rename(path_of("ada", "key"), path_of("kept", "key")), 0);
-    ct_key_source_reload(&source, &key);
-    cr_assert_eq(key.certificates, before);
-    sign("ada", "URI:ctrun://agent/*");
-    ct_key_source_reload(&source, &key);
-    cr_assert_str_neq(ct_certificates_grant(key.certificates)->id, first);
-    ct_net_key_wipe(&key);
-}
-
-Test(certificates, a_week_before_its_end_it_is_told)
-{
-    int64_t now_s = time(NULL);
-
-    site_ca_sign(folder, "ca", "ada", "URI:ctrun://agent/*", -HOUR, 8 * DAY);
-    struct ct_key key = load("ada", "ca");
-    const struct ct_certificates *own = key.certificates;
-    int64_t end_s = ct_certificates_expire_s(own);
-
-    cr_assert(end_s > now_s + 8 * DAY - 60 && end_s < now_s + 8 * DAY + 60);
-    cr_assert_eq(ct_certificates_judge_time(own, end_s - 7 * DAY - 1, &client_err), 0);
-    cr_assert_eq(ct_certificates_judge_time(own, end_s - 7 * DAY, &client_err), CT_EUNAVAILABLE);
-    cr_assert_not_null(strstr(client_err.text, "the certificate ada expires in 168 hours, on 20"),
-                       "%s", client_err.text);
-    cr_assert_eq(ct_certificates_judge_time(own, end_s + 1, &client_err), CT_EAUTH);
-    cr_assert_not_null(strstr(client_err.text, "the certificate ada has expired on 20"), "%s",
-                       client_err.text);
-    ct_net_key_wipe(&key);
 }
