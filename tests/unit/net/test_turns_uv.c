@@ -9,7 +9,7 @@
 
 TestSuite(turns, .init = net_set_up, .fini = net_tear_down, .timeout = 60);
 
-static const struct ct_key key = {"0123456789abcdef0123456789abcdeA"};
+static const struct ct_key key = {.secret = "0123456789abcdef0123456789abcdeA"};
 
 enum { GREEDY = 4, EACH = 2000 };
 
