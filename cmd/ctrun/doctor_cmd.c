@@ -7,11 +7,11 @@
 #include "base/json.h"
 #include "base/str.h"
 #include "cli/cli_options.h"
+#include "cmd/ctrun/cli/key_option.h"
 #include "doctor/core/doctor.h"
 #include "doctor/hosts_uv.h"
 #include "doctor/look.h"
 #include "net/endpoint.h"
-#include "net/key.h"
 #include "operators/admin_uv.h"
 
 #include <stdio.h>
@@ -164,9 +164,10 @@ static int look_hosts(const struct ct_config *cfg, struct hosts *hosts)
     struct admin_request request = {.watch = false};
     struct ct_key key = {0};
     struct ct_error err = {0};
-    bool has_key =
-        cfg->launch.key_file[0] != '\0' && ct_net_key_load(cfg->launch.key_file, &key, &err) == 0;
-    bool has_job = has_key || strcmp(cfg->launch.rdzv_id, "none") != 0;
+    const struct ct_key_source source = key_option_source(cfg);
+    bool has_key = ct_key_source_given(&source) && ct_key_source_load(&source, &key, &err) == 0;
+    bool has_job =
+        (has_key && key.kind == CT_KEY_SECRET) || strcmp(cfg->launch.rdzv_id, "none") != 0;
 
     admin_sign(&request);
     const struct doctor_question question = {.key = has_key ? &key : NULL,

@@ -102,7 +102,7 @@ static int add_munge(const struct asked *asked, struct ct_grant *grant, struct c
 static int add_to_ring(const struct asked *asked, struct ct_grant *grant, struct ct_error *err)
 {
     const char *file = asked->places[1];
-    struct ct_key key;
+    struct ct_key key = {.kind = CT_KEY_SECRET};
     int code = ct_net_key_load(file, &key, err);
 
     if (code == 0)
@@ -147,7 +147,7 @@ static int make(const struct asked *asked, struct ct_error *err)
 
 static int derive(const struct asked *asked, struct ct_error *err)
 {
-    struct ct_key whole, derived;
+    struct ct_key whole = {.kind = CT_KEY_SECRET}, derived = {.kind = CT_KEY_SECRET};
     enum ct_role role;
 
     if (asked->count != 3 || asked->role == NULL)
@@ -216,7 +216,7 @@ static int take_back(const struct asked *asked, struct ct_error *err)
 static int print_token(const struct asked *asked, struct ct_error *err)
 {
     char token[CT_KEY_TOKEN];
-    struct ct_key key;
+    struct ct_key key = {.kind = CT_KEY_SECRET};
 
     if (asked->count != 2)
         return usage(err, "token KEY");

@@ -48,6 +48,7 @@ struct daemon {
     int stderr_fd;
     struct audit_file audit;
     const char *key_file, *key_ring; /* NULL: none */
+    bool has_certificates;
     struct ct_arena arena;
     struct ct_error fenced; /* a newer daemon has taken over */
 };
@@ -105,7 +106,7 @@ static void reload_keys(struct daemon *daemon)
 {
     struct ct_error err = {0};
 
-    if (daemon->key_file == NULL && daemon->key_ring == NULL)
+    if (daemon->key_file == NULL && daemon->key_ring == NULL && !daemon->has_certificates)
         ct_log_event(&daemon->log, CT_LOG_INFO, "reload", "SIGHUP: there is no key file to read");
     else if (ct_rdzv_server_reload(daemon->server, &err) != 0)
         ct_log_event(&daemon->log, CT_LOG_ERROR, "reload",
@@ -114,6 +115,9 @@ static void reload_keys(struct daemon *daemon)
         ct_log_event(&daemon->log, CT_LOG_INFO, "reload",
                      "SIGHUP: the keys of %s count now, links of others have ended",
                      daemon->key_ring);
+    else if (daemon->key_file == NULL)
+        ct_log_event(&daemon->log, CT_LOG_INFO, "reload",
+                     "SIGHUP: the certificates of now count, links of revoked ones have ended");
     else
         ct_log_event(&daemon->log, CT_LOG_INFO, "reload",
                      "SIGHUP: new links need the key that %s holds now, links that stand go on",
@@ -277,6 +281,7 @@ static int start(struct daemon *daemon, const struct ct_ctrund_options *options,
         .listen_count = options->listen_count,
         .key_file = options->key_file,
         .key_ring = options->key_ring,
+        .tls = &options->tls,
         .journal = options->journal,
         .links_max = connections_allowed(),
         .quotas = &quotas,
@@ -385,6 +390,7 @@ static int init_log(struct daemon *daemon, const struct ct_ctrund_options *optio
                             options->takeover);
     daemon->key_file = options->key_file;
     daemon->key_ring = options->key_ring;
+    daemon->has_certificates = ct_certificate_files_given(&options->tls);
     return 0;
 }
 

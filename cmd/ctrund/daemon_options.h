@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "net/certificates.h"
 #include "rendezvous/service/accounts.h"
 
 #include <stdbool.h>
@@ -31,6 +32,7 @@ struct ct_ctrund_options {
     const char *config;
     const char *key_file;
     const char *key_ring;
+    struct ct_certificate_files tls;
     const char *journal;
     const char *peers;
     const char *takeover;

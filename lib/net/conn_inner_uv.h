@@ -170,6 +170,9 @@ void ct_listener_release(struct ct_listener *listener);
 /* Tell of the hello of a TLS client that holds the key, or copied it from one that does: `hello` is
  * the client's random number in it. */
 void ct_listener_bound(struct ct_listener *listener, struct ct_conn *conn, uint64_t hello);
+/* Return whether a peer that has proved no key may cost a handshake by certificate now: so many
+ * a second of those that are not trusted. */
+bool ct_listener_may_shake_hands(struct ct_listener *listener, const struct ct_conn *conn);
 /* Mark a connection whose first message has arrived. */
 void ct_listener_proven(struct ct_listener *listener, struct ct_conn *conn);
 /* Return whether there are so many strangers that they are closed without a message. */

@@ -53,6 +53,11 @@ int ct_conn_may(const struct ct_conn *conn, enum ct_right right, const char *job
     return ct_grant_may(grant, right, job, is_known ? (int64_t)uid : -1, err);
 }
 
+bool ct_conn_is_accepted(const struct ct_conn *conn, const struct ct_key_ring *ring)
+{
+    return conn->tls != NULL && ct_tls_is_accepted(conn->tls, ring);
+}
+
 void ct_conn_set_frame_limit(struct ct_conn *conn, uint32_t limit)
 {
     conn->options.frame_limit = conn->reader.limit = limit;

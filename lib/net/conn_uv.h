@@ -27,6 +27,7 @@
 #include <uv.h>
 
 struct ct_conn;
+struct ct_key_ring;
 
 /* on_message and on_close must be there. */
 struct ct_conn_callbacks {
@@ -61,6 +62,7 @@ struct ct_conn_options {
     unsigned from;                 /* CT_FROM_...: what the peer may send */
     const struct ct_key *key;      /* NULL: in clear. Copied. Unused on AF_UNIX */
     const char *job;               /* with a key: the job whose key a client proves. Copied */
+    bool accept_expired;           /* a server's certificate may have expired: the job runs */
     uint32_t frame_limit;          /* payload bytes of a message; default CT_WIRE_VALUE */
     size_t queue_limit;            /* bytes that may wait for the peer; default 1 MiB */
     struct ct_conn_budget *budget; /* NULL: none */
@@ -122,6 +124,9 @@ int64_t ct_conn_known_user(const struct ct_conn *conn);
  * CT_EAUTH with the sentence (`err` may be NULL). */
 int ct_conn_may(const struct ct_conn *conn, enum ct_right right, const char *job,
                 struct ct_error *err);
+
+/* On the listener's side: return whether what the peer has proved is accepted by `ring` too. */
+bool ct_conn_is_accepted(const struct ct_conn *conn, const struct ct_key_ring *ring);
 
 /* Return the number of bytes queued for the peer. */
 size_t ct_conn_queued(const struct ct_conn *conn);

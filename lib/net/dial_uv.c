@@ -329,7 +329,7 @@ static struct ct_dial *new_dial(struct ct_conn *conn, const struct ct_endpoint *
     dial->endpoint = *endpoint;
     dial->has_key = options->key != NULL;
     if (dial->has_key)
-        dial->key = *options->key;
+        ct_net_key_copy(&dial->key, options->key);
     ct_str_copy(dial->job, sizeof(dial->job), options->job != NULL ? options->job : "");
     ct_rng_init(&dial->rng, options->seed);
     dial->started_ms = uv_now(conn->loop);

@@ -57,6 +57,8 @@ static const char *words_of(enum ct_right right)
         return "give orders";
     case CT_RIGHT_HOLD:
         return "hold the record of jobs";
+    case CT_RIGHT_NEW:
+        break;
     }
     return "do this";
 }
@@ -86,26 +88,65 @@ static bool is_user(const struct ct_grant *grant, int64_t uid)
     return grant->user_count == 0;
 }
 
+static const char *kind_of(const struct ct_grant *grant)
+{
+    return grant->by == CT_KEY_CERTIFICATE ? "certificate" : "key";
+}
+
+static const char *name_of(const struct ct_grant *grant)
+{
+    return grant->name[0] != '\0' ? grant->name : grant->id;
+}
+
+static bool has_right(const struct ct_grant *grant, enum ct_right right)
+{
+    return (roles[grant->role].rights & (unsigned)right) != 0;
+}
+
+static bool allows(const struct ct_grant *grant, enum ct_right right, const char *job, int64_t uid)
+{
+    return has_right(grant, right) && (job == NULL || matches(grant->jobs, job)) &&
+           is_user(grant, uid);
+}
+
+static int refuse(const struct ct_grant *grant, enum ct_right right, const char *job, int64_t uid,
+                  struct ct_error *err)
+{
+    const char *kind = kind_of(grant), *name = name_of(grant);
+
+    if (!has_right(grant, right))
+        return ct_error_set(err, CT_EAUTH, "%s %s has the role %s, which may not %s", kind, name,
+                            roles[grant->role].name, words_of(right));
+    if (job != NULL && !matches(grant->jobs, job))
+        return ct_error_set(err, CT_EAUTH, "%s %s is for the jobs %s, not for %s", kind, name,
+                            grant->jobs, job);
+    if (uid < 0)
+        return ct_error_set(err, CT_EAUTH,
+                            "%s %s is for certain users of this machine, and who asks is not seen "
+                            "to run here",
+                            kind, name);
+    return ct_error_set(err, CT_EAUTH, "%s %s is not for user %lld", kind, name, (long long)uid);
+}
+
 int ct_grant_may(const struct ct_grant *grant, enum ct_right right, const char *job, int64_t uid,
                  struct ct_error *err)
 {
-    if (grant == NULL)
-        return 0;
-    const char *name = grant->name[0] != '\0' ? grant->name : grant->id;
-    if ((roles[grant->role].rights & (unsigned)right) == 0)
-        return ct_error_set(err, CT_EAUTH, "key %s has the role %s, which may not %s", name,
-                            roles[grant->role].name, words_of(right));
-    if (job != NULL && !matches(grant->jobs, job))
-        return ct_error_set(err, CT_EAUTH, "key %s is for the jobs %s, not for %s", name,
-                            grant->jobs, job);
-    if (!is_user(grant, uid) && uid < 0)
+    const struct ct_grant *nearest = grant; /* what lacks least */
+
+    if (right == CT_RIGHT_NEW && grant != NULL && grant->expired)
         return ct_error_set(err, CT_EAUTH,
-                            "key %s is for certain users of this machine, and who asks is not seen "
-                            "to run here",
-                            name);
-    if (!is_user(grant, uid))
-        return ct_error_set(err, CT_EAUTH, "key %s is not for user %lld", name, (long long)uid);
-    return 0;
+                            "certificate %s has expired: it may come back to a job that it is in, "
+                            "and begin nothing new; renew it",
+                            name_of(grant));
+    if (right == CT_RIGHT_NEW || grant == NULL)
+        return 0;
+    for (const struct ct_grant *at = grant; at != NULL; at = at->next) {
+        if (allows(at, right, job, uid))
+            return 0;
+        if (has_right(at, right) && !has_right(nearest, right))
+            nearest = at;
+    }
+    return refuse(nearest, right, job, uid, err);
 }
 
 int ct_grant_read_jobs(struct ct_grant *grant, const char *text, struct ct_error *err)

@@ -1,4 +1,4 @@
-/* What the holder of a key may do: a role, on some jobs, as some users. Pure.
+/* What the holder of a key or certificate may do: a role, on some jobs, as some users. Pure.
  *
  * One who proved no key has no grant (NULL): then the peer is this user or root, on this machine,
  * and may do everything. */
@@ -6,6 +6,7 @@
 #define CT_NET_GRANT_H
 
 #include "base/error.h"
+#include "net/key.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,6 +18,7 @@ enum ct_right {
     CT_RIGHT_READ = 4,
     CT_RIGHT_ORDER = 8, /* drain, cordon, uncordon, take over */
     CT_RIGHT_HOLD = 16, /* the record of jobs, among --peers */
+    CT_RIGHT_NEW = 32,  /* what does not belong to a job that it is in: while it has not expired */
 };
 
 enum ct_role {
@@ -35,13 +37,16 @@ enum {
 };
 
 struct ct_grant {
-    char id[CT_GRANT_ID];     /* or "munge" */
+    char id[CT_GRANT_ID];     /* or "munge"; of a certificate: of its SHA-256 */
     char name[CT_GRANT_NAME]; /* "": it has none */
+    enum ct_key_kind by;
+    bool expired; /* the certificate, when it was shown */
     enum ct_role role;
     char jobs[CT_GRANT_JOBS]; /* patterns of fnmatch(3) with commas between; "*": all */
     uint32_t users[CT_GRANT_USERS];
-    uint32_t user_count;      /* 0: any user */
-    char user[CT_GRANT_USER]; /* the name of the one user, whom munge named; "": of a key */
+    uint32_t user_count;         /* 0: any user */
+    char user[CT_GRANT_USER];    /* the name of the one user, whom munge named; "": of a key */
+    const struct ct_grant *next; /* what the same holder may besides; NULL: nothing */
 };
 
 /* Return the name of a role. Find one by its name: CT_ROLES when there is none. List all names,

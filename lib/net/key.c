@@ -2,6 +2,7 @@
 #include "net/key.h"
 
 #include "base/fs.h"
+#include "net/certificates.h"
 #include "net/munge.h"
 
 #include <errno.h>
@@ -27,7 +28,7 @@ static int fill_random(unsigned char *to, size_t size)
 
 int ct_net_key_new(const char *path, struct ct_error *err)
 {
-    struct ct_key key;
+    struct ct_key key = {.kind = CT_KEY_SECRET};
     int code = fill_random(key.secret, sizeof(key.secret));
 
     if (code != 0)
@@ -121,17 +122,14 @@ int ct_net_key_load(const char *path, struct ct_key *ret_key, struct ct_error *e
     return code;
 }
 
-void ct_net_key_reload(const char *path, struct ct_key *key)
+void ct_net_key_copy(struct ct_key *to, const struct ct_key *from)
 {
-    struct ct_key now;
-
-    if (key->kind == CT_KEY_MUNGE || ct_net_key_load(path, &now, NULL) != 0)
-        return;
-    *key = now;
-    ct_net_key_wipe(&now);
+    *to = *from;
+    (void)ct_certificates_ref(to->certificates);
 }
 
 void ct_net_key_wipe(struct ct_key *key)
 {
+    ct_certificates_unref(key->certificates);
     explicit_bzero(key, sizeof(*key));
 }

@@ -1,5 +1,5 @@
 /* The job key: 32 random bytes in a file that its owner alone can read; or "munge:", which needs no
- * file (munge.h).
+ * file (munge.h); or a certificate's (certificates.h).
  *
  * Both ends of a link prove that they hold the key (tls.h); it never travels. It is never a
  * password: a captured handshake would let an attacker test guesses. */
@@ -13,7 +13,14 @@
 
 enum { CT_KEY_BYTES = 32, CT_KEY_SOCKET = 108 };
 
-enum ct_key_kind { CT_KEY_SECRET, CT_KEY_MUNGE };
+/* By what the holder proves itself. */
+enum ct_key_kind {
+    CT_KEY_SECRET,      /* the secret */
+    CT_KEY_MUNGE,       /* another one for each link, which munge seals */
+    CT_KEY_CERTIFICATE, /* `certificates` (certificates.h) */
+};
+
+struct ct_certificates;
 
 struct ct_key {
     unsigned char secret[CT_KEY_BYTES];
@@ -22,6 +29,7 @@ struct ct_key {
         uint32_t account;           /* as which the servers run that are dialled */
         char socket[CT_KEY_SOCKET]; /* of munged; "": where libmunge looks for it */
     } munge;
+    struct ct_certificates *certificates; /* held */
 };
 
 /* Write a new key to `path`, which must not exist, with mode 0600; or this one. 0;
@@ -35,11 +43,10 @@ int ct_net_key_write(const char *path, const struct ct_key *key, struct ct_error
  * is not such a file; CT_EUSAGE, CT_EUNSUPPORTED of munge. */
 int ct_net_key_load(const char *path, struct ct_key *ret_key, struct ct_error *err);
 
-/* Read it again, for it may have been replaced: a file that cannot be read now leaves `key` as it
- * was. */
-void ct_net_key_reload(const char *path, struct ct_key *key);
+/* Copy a key; what `to` holds is overwritten. One thread, of a certificate's. */
+void ct_net_key_copy(struct ct_key *to, const struct ct_key *from);
 
-/* Overwrite the secret so that the compiler keeps the writes. */
+/* Overwrite the secret so that the compiler keeps the writes, and give back what is held. */
 void ct_net_key_wipe(struct ct_key *key);
 
 /* Open a file with a secret of any kind for reading: a regular file of this user or root, closed to

@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "base/bytes.h"
+#include "net/certificates.h"
 #include "net/openssl.h"
 #include "net/psk.h"
 
@@ -30,7 +31,21 @@ void ct_key_ring_unref(struct ct_key_ring *ring)
         explicit_bzero(ring->entries, ring->room * sizeof ring->entries[0]);
     free(ring->entries);
     ct_munge_lines_deinit(&ring->munge);
+    ct_certificates_unref(ring->certificates);
     free(ring);
+}
+
+void ct_key_ring_set_certificates(struct ct_key_ring *ring, struct ct_certificates *certificates)
+{
+    struct ct_certificates *before = ring->certificates;
+
+    ring->certificates = ct_certificates_ref(certificates);
+    ct_certificates_unref(before);
+}
+
+struct ct_certificates *ct_key_ring_certificates(const struct ct_key_ring *ring)
+{
+    return ring != NULL ? ring->certificates : NULL;
 }
 
 static struct ct_key_ring *new_ring(size_t room)
@@ -136,6 +151,7 @@ int ct_key_derive(const struct ct_key *key, enum ct_role role, struct ct_key *re
         return code;
     *ret_key = (struct ct_key){.kind = CT_KEY_SECRET};
     int size = snprintf(label, sizeof label, "ctrun/1 role %s", ct_role_name(role));
+    *ret_key = (struct ct_key){.kind = CT_KEY_SECRET};
     ct_openssl_hmac(ssl, key->secret, sizeof key->secret, label, (size_t)size, ret_key->secret);
     return 0;
 }
@@ -187,8 +203,11 @@ int ct_key_ring_of(const struct ct_key *key, bool roles, struct ct_key_ring **re
         return code;
     if (ring == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for a key");
-    if (key->kind == CT_KEY_MUNGE) {
-        ct_munge_lines_own(&ring->munge, key);
+    if (key->kind != CT_KEY_SECRET) {
+        if (key->kind == CT_KEY_MUNGE)
+            ct_munge_lines_own(&ring->munge, key);
+        else
+            ct_key_ring_set_certificates(ring, key->certificates);
         *ret_ring = ring;
         return 0;
     }
@@ -444,7 +463,7 @@ int ct_key_ring_load(const char *path, const struct ct_key *own, struct ct_key_r
     int code = ct_key_ring_read_text(path, &text, err);
     if (code == 0)
         code = ct_key_ring_parse(ct_buf_str(&text), path, ret_ring, err);
-    if (code == 0 && own != NULL)
+    if (code == 0 && own != NULL && own->kind != CT_KEY_CERTIFICATE)
         code = include(*ret_ring, own, err);
     ct_key_ring_wipe_text(&text);
     return code;

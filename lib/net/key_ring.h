@@ -36,7 +36,8 @@ enum {
 };
 
 /* Make a ring of one key: with `roles` those derived from it too. Of munge: of this user and root,
- * who may do everything. 0; CT_ENOMEM; CT_EUNSUPPORTED without libssl. */
+ * who may do everything. Of a certificate: a ring without keys that accepts certificates. 0;
+ * CT_ENOMEM; CT_EUNSUPPORTED without libssl. */
 int ct_key_ring_of(const struct ct_key *key, bool roles, struct ct_key_ring **ret_ring,
                    struct ct_error *err);
 
@@ -53,6 +54,10 @@ int ct_key_ring_parse(const char *text, const char *path, struct ct_key_ring **r
 /* Hold a ring once more, and give it back; the last one wipes it. NULL is ignored. One thread. */
 struct ct_key_ring *ct_key_ring_ref(struct ct_key_ring *ring);
 void ct_key_ring_unref(struct ct_key_ring *ring);
+
+/* Accept certificates besides (held). Return them; NULL: none are. */
+void ct_key_ring_set_certificates(struct ct_key_ring *ring, struct ct_certificates *certificates);
+struct ct_certificates *ct_key_ring_certificates(const struct ct_key_ring *ring);
 
 /* Return the grant of the key with this id, and the key; NULL: it is not in the ring. Both live as
  * long as the ring. */

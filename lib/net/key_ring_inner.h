@@ -17,6 +17,7 @@ struct ct_key_ring {
     size_t count, room;
     struct ct_key_ring_entry *entries; /* in the order of their ids */
     struct ct_munge_lines munge;
+    struct ct_certificates *certificates; /* held; NULL: none */
 };
 
 /* Find the key with this id. NULL: it is not there. */

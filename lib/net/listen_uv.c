@@ -13,6 +13,7 @@
 
 #include "base/assert.h"
 #include "base/number/hash.h"
+#include "base/number/pace.h"
 #include "net/known.h"
 
 #include <netinet/in.h>
@@ -32,6 +33,7 @@ enum {
     ACCOUNTS = 4096,          /* that proved themselves are remembered */
     REPORT_MS = 10000,        /* one report a peer address in this time */
     REPORTED = 64,            /* addresses remembered for that */
+    HANDSHAKES = 200,         /* by certificate, of strangers: a second, and at once */
 };
 
 /* A socket that listens, with what the kernel holds for it. */
@@ -72,6 +74,7 @@ struct ct_listener {
 
     uint32_t connections;
     struct ct_pending pending;  /* those of them that have not proved themselves */
+    struct ct_pace handshakes;  /* by certificate, of strangers */
     uint64_t crowd_ms;          /* when a stranger had to give way last; 0: never */
     uint64_t trusted[ACCOUNTS]; /* accounts that have proved themselves, each at its own slot */
     struct {
@@ -205,6 +208,12 @@ void ct_listener_gone(struct ct_listener *listener, struct ct_conn *conn)
 bool ct_listener_is_busy(const struct ct_listener *listener)
 {
     return listener->pending.stranger_count > listener->options.max_unproven / 4;
+}
+
+bool ct_listener_may_shake_hands(struct ct_listener *listener, const struct ct_conn *conn)
+{
+    return conn->place == CT_PLACE_TRUSTED ||
+           ct_pace_take(&listener->handshakes, uv_now(listener->loop), HANDSHAKES, HANDSHAKES) == 0;
 }
 
 static void on_update(uv_timer_t *timer)

@@ -10,6 +10,8 @@
 #include <openssl/hmac.h>
 #include <openssl/sha.h>
 #include <openssl/ssl.h>
+#include <openssl/x509.h>
+#include <openssl/x509v3.h>
 
 /* Pointers under the functions' own names: ssl->SSL_new(context). */
 struct ct_openssl {

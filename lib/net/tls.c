@@ -6,10 +6,13 @@
  * never prove a key send none, and the object is most of what a connection costs. */
 #include "net/tls.h"
 
+#include "net/certificates.h"
 #include "net/psk.h"
+#include "net/tls_context.h"
 #include "net/tls_munge.h"
 
 #include "base/assert.h"
+#include "base/str.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -42,6 +45,15 @@ struct ct_tls {
     char peer_key[CT_TLS_TAG];  /* on a server: the other key that a client offered; "" */
     char name[CT_PSK_NAME];     /* on a client: the identity it sends */
     struct ct_tls_munge *munge; /* NULL: no credential of munge is shown */
+    size_t fed;                 /* before it was ready */
+    bool has_read;              /* something of the peer */
+
+    struct ct_certificates *certificates; /* held; NULL: this end has none */
+    struct ct_certificate_peer peer;
+    char job[CT_GRANT_JOBS]; /* a client's with certificates */
+    bool (*may)(void *user); /* a server's gate */
+    void *user;
+    bool turned_away; /* by it */
 };
 
 const unsigned char ct_tls_alert[CT_TLS_ALERT] = {0x15, 3, 3, 0, 2, 2, 40};
@@ -106,8 +118,8 @@ static int answer(struct ct_tls *tls, const struct ct_key *key, const char *key_
     return *ret_session != NULL;
 }
 
-/* OpenSSL asks a server for the key that a client named. None: the handshake fails, for there are
- * no certificates to go on with. */
+/* OpenSSL asks a server for the key that a client named. None: the handshake fails, or goes on by
+ * certificates. */
 static int find_session(SSL *end, const unsigned char *name, size_t size, SSL_SESSION **ret_session)
 {
     struct ct_tls *tls = tls_of(end);
@@ -148,28 +160,58 @@ static SSL_CTX *context;
 static void make_context(void)
 {
     const struct ct_openssl *ssl = NULL;
-    char groups[] = "X25519";
 
-    if (ct_openssl_get(&ssl, NULL) != 0)
+    if (ct_openssl_get(&ssl, NULL) == 0)
+        context = ct_tls_context_new(ssl);
+    if (context != NULL)
+        ssl->SSL_CTX_set_client_hello_cb(context, on_hello, NULL);
+}
+
+/* OpenSSL asks a server for its certificate: the client has proved no key. 0: it gets none. */
+static int begin_certificates(SSL *end, void *unused)
+{
+    struct ct_tls *tls = tls_of(end);
+
+    (void)unused;
+    if (tls->peer_key[0] != '\0') /* it has only that key */
+        return 0;
+    tls->turned_away = tls->may != NULL && !tls->may(tls->user);
+    return !tls->turned_away;
+}
+
+/* OpenSSL tells how it likes the peer's certificate. */
+static int verify_peer(int ok, X509_STORE_CTX *store)
+{
+    const struct ct_openssl *ssl = NULL;
+    int code = ct_openssl_get(&ssl, NULL);
+
+    CT_ASSERT(code == 0);
+    SSL *end = ssl->X509_STORE_CTX_get_ex_data(store, ssl->SSL_get_ex_data_X509_STORE_CTX_idx());
+    return ct_certificate_peer_verify(ssl, &tls_of(end)->peer, ok, store);
+}
+
+static void set_up_server(const struct ct_tls *tls)
+{
+    const struct ct_openssl *ssl = tls->ssl;
+
+    ssl->SSL_set_accept_state(tls->end);
+    ssl->SSL_set_psk_find_session_callback(tls->end, find_session);
+    if (tls->certificates == NULL)
         return;
-    SSL_CTX *made = ssl->SSL_CTX_new(ssl->TLS_method());
-    if (made == NULL)
-        return;
-    ssl->SSL_CTX_set_options(made, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION);
-    ssl->SSL_CTX_ctrl(made, SSL_CTRL_MODE, SSL_MODE_RELEASE_BUFFERS, NULL);
-    ssl->SSL_CTX_ctrl(made, SSL_CTRL_SET_SESS_CACHE_MODE, SSL_SESS_CACHE_OFF, NULL);
-    ssl->SSL_CTX_set_psk_use_session_callback(made, use_session);
-    ssl->SSL_CTX_set_psk_find_session_callback(made, find_session);
-    ssl->SSL_CTX_set_client_hello_cb(made, on_hello, NULL);
-    if (!ssl->SSL_CTX_ctrl(made, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_3_VERSION, NULL) ||
-        !ssl->SSL_CTX_ctrl(made, SSL_CTRL_SET_GROUPS_LIST, 0, groups) ||
-        !ssl->SSL_CTX_set_num_tickets(made, 0) ||
-        !ssl->SSL_CTX_set_ciphersuites(made,
-                                       "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256")) {
-        ssl->SSL_CTX_free(made);
-        return;
-    }
-    context = made;
+    ssl->SSL_CTX_set_client_hello_cb(ct_certificates_context(tls->certificates), on_hello, NULL);
+    ssl->SSL_set_cert_cb(tls->end, begin_certificates, NULL);
+    ssl->SSL_set_verify(tls->end, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, verify_peer);
+}
+
+/* With a key, the certificate of a server is no key of ours. */
+static void set_up_client(const struct ct_tls *tls)
+{
+    const struct ct_openssl *ssl = tls->ssl;
+
+    ssl->SSL_set_connect_state(tls->end);
+    if (tls->certificates == NULL)
+        ssl->SSL_set_psk_use_session_callback(tls->end, use_session);
+    ssl->SSL_set_verify(tls->end, SSL_VERIFY_PEER, tls->certificates != NULL ? verify_peer : NULL);
 }
 
 /* The SSL object between its two BIOs. */
@@ -177,7 +219,8 @@ static int open_end(struct ct_tls *tls)
 {
     const struct ct_openssl *ssl = tls->ssl;
 
-    tls->end = ssl->SSL_new(context);
+    tls->end = ssl->SSL_new(tls->certificates != NULL ? ct_certificates_context(tls->certificates)
+                                                      : context);
     if (tls->end == NULL)
         return CT_ENOMEM;
     tls->in = ssl->BIO_new(ssl->BIO_s_mem());
@@ -185,12 +228,10 @@ static int open_end(struct ct_tls *tls)
     ssl->SSL_set_bio(tls->end, tls->in, tls->out);
     if (tls->in == NULL || tls->out == NULL || !ssl->SSL_set_ex_data(tls->end, 0, tls))
         return CT_ENOMEM;
-    if (tls->server) {
-        ssl->SSL_set_accept_state(tls->end);
-    } else {
-        ssl->SSL_set_connect_state(tls->end);
-        ssl->SSL_set_verify(tls->end, SSL_VERIFY_PEER, NULL); /* a certificate is no key of ours */
-    }
+    if (tls->server)
+        set_up_server(tls);
+    else
+        set_up_client(tls);
     return 0;
 }
 
@@ -219,7 +260,7 @@ static int new_end(struct ct_tls **ret_tls, struct ct_error *err)
 static int begin_client(struct ct_tls *tls, const struct ct_key *key, struct ct_tls **ret_tls,
                         struct ct_error *err)
 {
-    tls->key = *key;
+    ct_net_key_copy(&tls->key, key);
     int code = open_end(tls);
     if (code != 0) {
         ct_tls_free(tls);
@@ -237,10 +278,16 @@ int ct_tls_new_client(struct ct_tls **ret_tls, const struct ct_key *key, const c
 
     if (code != 0)
         return code;
-    CT_ASSERT(key->kind == CT_KEY_SECRET);
-    ct_psk_key_tag(tls->ssl, key, tls->key_tag);
     ct_psk_job_tag(tls->ssl, job, tls->job_tag);
-    ct_psk_name(tls->key_tag, tls->job_tag, tls->name);
+    if (key->kind == CT_KEY_CERTIFICATE) {
+        tls->certificates = ct_certificates_ref(key->certificates);
+        ct_str_copy(tls->job, sizeof tls->job, job);
+        tls->peer.job = tls->job;
+    } else {
+        CT_ASSERT(key->kind == CT_KEY_SECRET);
+        ct_psk_key_tag(tls->ssl, key, tls->key_tag);
+        ct_psk_name(tls->key_tag, tls->job_tag, tls->name);
+    }
     return begin_client(tls, key, ret_tls, err);
 }
 
@@ -271,7 +318,19 @@ int ct_tls_new_server(struct ct_tls **ret_tls, struct ct_key_ring *ring, struct 
         return code;
     (*ret_tls)->server = true;
     (*ret_tls)->ring = ct_key_ring_ref(ring);
+    (*ret_tls)->certificates = ct_certificates_ref(ct_key_ring_certificates(ring));
     return 0;
+}
+
+void ct_tls_accept_expired(struct ct_tls *tls)
+{
+    tls->peer.accept_expired = true;
+}
+
+void ct_tls_set_gate(struct ct_tls *tls, bool (*may)(void *user), void *user)
+{
+    tls->may = may;
+    tls->user = user;
 }
 
 void ct_tls_free(struct ct_tls *tls)
@@ -282,6 +341,8 @@ void ct_tls_free(struct ct_tls *tls)
     ct_net_key_wipe(&tls->key);
     ct_tls_munge_free(tls->munge);
     ct_key_ring_unref(tls->ring);
+    ct_certificates_unref(tls->certificates);
+    ct_certificate_peer_deinit(&tls->peer);
     ct_buf_deinit(&tls->first);
     free(tls);
 }
@@ -332,6 +393,9 @@ int ct_tls_feed(struct ct_tls *tls, const void *data, size_t size)
         tls->opening[tls->opening_size++] = ((const unsigned char *)data)[i];
     if (size == 0 || tls->stranger)
         return 0;
+    tls->fed += tls->ready ? 0 : size;
+    if (tls->fed > CT_TLS_HANDSHAKE)
+        return 0; /* the handshake tells */
     if (!opens_with_tls(tls)) {
         tls->stranger = true;
         if (tls->end == NULL)
@@ -378,34 +442,79 @@ static int refuse_key(const struct ct_tls *tls, struct ct_error *err)
                         tls->peer_key, whole->id);
 }
 
+/* The peer has told by an alert that it does not take what this side has shown. */
+static bool is_refusal(int reason)
+{
+    switch (reason) {
+    case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE:
+    case SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER:
+    case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN:
+    case SSL_R_TLSV1_ALERT_DECRYPT_ERROR:
+    case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
+    case SSL_R_TLSV1_ALERT_ACCESS_DENIED:
+    case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static int refuse_certificates(const struct ct_tls *tls, int reason, struct ct_error *err)
+{
+    if (tls->turned_away)
+        return ct_error_set(err, CT_EUNAVAILABLE,
+                            "more peers that are not known begin a TLS handshake by certificate "
+                            "than are let in a second");
+    if (tls->peer.why.code != 0)
+        return ct_error_set(err, CT_EAUTH, "%s", tls->peer.why.text);
+    if (!tls->server && reason == SSL_R_TLSV1_ALERT_INTERNAL_ERROR)
+        return ct_error_set(err, CT_ECLOSED, "the peer has no time for a TLS handshake now");
+    if (tls->server && reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE)
+        return ct_error_set(err, CT_EAUTH,
+                            "the peer has neither a key of this side nor a certificate");
+    return 0;
+}
+
 /* The handshake ended badly; OpenSSL has left its reason in the queue. */
 static int refuse_handshake(const struct ct_tls *tls, struct ct_error *err)
 {
     unsigned long last = tls->ssl->ERR_peek_last_error();
-    const char *reason = tls->ssl->ERR_reason_error_string(last);
-    int code = ct_tls_munge_refuse(tls->munge, tls->server, ERR_GET_REASON(last), err);
+    const char *text = tls->ssl->ERR_reason_error_string(last);
+    int reason = ERR_GET_REASON(last);
+    bool by_key = !tls->server && tls->certificates == NULL;
+    int code = ct_tls_munge_refuse(tls->munge, tls->server, reason, err);
 
     if (code != 0)
         return code;
     if (tls->peer_key[0] != '\0')
         return refuse_key(tls, err);
-    switch (ERR_GET_REASON(last)) {
-    case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE:
-    case SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER:
-    case SSL_R_TLSV1_ALERT_DECRYPT_ERROR:
+    code = tls->certificates != NULL ? refuse_certificates(tls, reason, err) : 0;
+    if (code != 0)
+        return code;
+    if (tls->certificates != NULL && is_refusal(reason))
+        return ct_error_set(
+            err, CT_EAUTH, "the peer did not accept this side's certificate (%s): %s",
+            ct_certificates_grant(tls->certificates)->id, text != NULL ? text : "no reason given");
+    if (is_refusal(reason) || (by_key && (reason == SSL_R_TLSV1_ALERT_INTERNAL_ERROR ||
+                                          reason == SSL_R_CERTIFICATE_VERIFY_FAILED)))
         return ct_error_set(err, CT_EAUTH,
                             "the peer did not accept this side's key (tag %s): it has another key "
                             "file, or none",
                             tls->key_tag);
-    default:
-        return ct_error_set(err, CT_EAUTH, "the TLS handshake failed: %s",
-                            reason != NULL ? reason : "no reason given");
-    }
+    return ct_error_set(err, CT_EAUTH, "the TLS handshake failed: %s",
+                        text != NULL ? text : "no reason given");
 }
 
 /* 1 when done, 0 when more input is needed. */
 static int shake_hands(struct ct_tls *tls, struct ct_error *err)
 {
+    if (tls->fed > CT_TLS_HANDSHAKE)
+        return ct_error_set(err, CT_EAUTH, "the peer's TLS handshake has more than %d bytes",
+                            CT_TLS_HANDSHAKE);
     if (tls->end == NULL)
         return 0;
     tls->ssl->ERR_clear_error();
@@ -416,9 +525,11 @@ static int shake_hands(struct ct_tls *tls, struct ct_error *err)
                    ? 0
                    : refuse_handshake(tls, err);
     }
-    /* Belt and braces: without certificates nothing else than our key can have led here. */
-    if (!tls->ssl->SSL_session_reused(tls->end))
+    /* Belt and braces: nothing else than our key or a certificate can have led here. */
+    if (!tls->ssl->SSL_session_reused(tls->end) && !tls->peer.is_believed)
         return ct_error_set(err, CT_EAUTH, "the peer proved no key");
+    if (tls->server && tls->peer.is_believed)
+        tls->grant = tls->peer.grants;
     tls->ready = true;
     ct_net_key_wipe(&tls->key);
     if (tls->munge != NULL)
@@ -444,15 +555,21 @@ long ct_tls_read(struct ct_tls *tls, void *to, size_t room, struct ct_error *err
     }
     tls->ssl->ERR_clear_error();
     int result = tls->ssl->SSL_read(tls->end, to, (int)CT_MIN(room, (size_t)INT_MAX));
-    if (result > 0)
+    if (result > 0) {
+        tls->has_read = true;
         return result;
+    }
     switch (tls->ssl->SSL_get_error(tls->end, result)) {
     case SSL_ERROR_WANT_READ:
         return 0;
     case SSL_ERROR_ZERO_RETURN:
         return ct_error_set(err, CT_ECLOSED, "the peer has closed the connection");
     default: {
-        const char *reason = tls->ssl->ERR_reason_error_string(tls->ssl->ERR_peek_last_error());
+        unsigned long last = tls->ssl->ERR_peek_last_error();
+        const char *reason = tls->ssl->ERR_reason_error_string(last);
+        /* A server judges a certificate when its client has done all of its part. */
+        if (!tls->has_read && tls->certificates != NULL && is_refusal(ERR_GET_REASON(last)))
+            return refuse_handshake(tls, err);
         return ct_error_set(err, CT_EPROTOCOL, "the TLS stream is damaged: %s",
                             reason != NULL ? reason : "no reason given");
     }
@@ -514,12 +631,14 @@ bool ct_tls_ready(const struct ct_tls *tls)
     return tls->ready;
 }
 
-/* OpenSSL takes a session from a hello when it has verified the binder, and only then. */
+/* OpenSSL takes a session from a hello when it has verified the binder, and only then. With a
+ * certificate the whole handshake shows it. */
 bool ct_tls_is_bound(const struct ct_tls *tls, uint64_t *ret_hello)
 {
     unsigned char bytes[sizeof(*ret_hello)];
 
-    if (!tls->server || tls->end == NULL || !tls->ssl->SSL_session_reused(tls->end) ||
+    if (!tls->server || tls->end == NULL ||
+        (!tls->ssl->SSL_session_reused(tls->end) && !(tls->ready && tls->peer.is_believed)) ||
         tls->ssl->SSL_get_client_random(tls->end, bytes, sizeof(bytes)) != sizeof(bytes))
         return false;
     memcpy(ret_hello, bytes, sizeof(bytes));
@@ -544,10 +663,21 @@ bool ct_tls_is_for(const struct ct_tls *tls, const char *job)
 {
     char tag[CT_TLS_TAG];
 
-    if (tls->is_for_all)
+    if (tls->is_for_all || tls->peer.is_believed)
         return true;
     ct_psk_job_tag(tls->ssl, job, tag);
     return strcmp(tag, tls->job_tag) == 0;
+}
+
+bool ct_tls_is_accepted(const struct ct_tls *tls, const struct ct_key_ring *ring)
+{
+    const struct ct_certificates *certificates = ct_key_ring_certificates(ring);
+
+    if (ring == tls->ring)
+        return true;
+    if (!tls->peer.is_believed)
+        return tls->grant != NULL && ct_key_ring_has(ring, tls->grant);
+    return certificates != NULL && ct_certificates_believe(certificates, tls->end);
 }
 
 void ct_tls_close(struct ct_tls *tls)

@@ -1,4 +1,5 @@
-/* TLS 1.3 with an external pre-shared key, as a filter over buffers: no socket, no loop.
+/* TLS 1.3 with an external pre-shared key or certificates, as a filter over buffers: no socket,
+ * no loop.
  *
  *            ct_tls_feed           ct_tls_read
  *   network ------------>  engine ------------> frames
@@ -19,9 +20,14 @@
  *
  *     ct_tls_read, 0 --> ct_tls_credential --> (a worker: ct_munge_open) --> ct_tls_opened --> read
  *
- * Settings: TLS 1.3 only, PSK with an ephemeral X25519 exchange (recorded traffic stays closed when
- * the key leaks later), AES-128-GCM or ChaCha20-Poly1305 with SHA-256, no tickets, no early data,
- * no certificates, so a handshake without the PSK cannot end well.
+ * Settings: TLS 1.3 only, PSK with an ephemeral X25519 exchange (recorded traffic stays closed
+ * when the key leaks later), AES-128-GCM or ChaCha20-Poly1305 with SHA-256, no tickets, no early
+ * data, no certificates, so a handshake without the PSK cannot end well.
+ *
+ * A server that has certificates (certificates.h) lets in whoever proves a key of its ring, and
+ * else whoever shows a certificate that its CA has signed; a client uses one of both. The holder
+ * of a certificate names its job in its first message: it is for all that its certificate
+ * allows.
  *
  * libssl is loaded when the first engine is made: a program that uses no key pays nothing. */
 #ifndef CT_NET_TLS_H
@@ -37,8 +43,9 @@
 #include <stddef.h>
 
 enum {
-    CT_TLS_TAG = 17,  /* 16 hex digits and a terminator */
-    CT_TLS_ALERT = 7, /* bytes of an alert in clear */
+    CT_TLS_TAG = 17,              /* 16 hex digits and a terminator */
+    CT_TLS_ALERT = 7,             /* bytes of an alert in clear */
+    CT_TLS_HANDSHAKE = 128 << 10, /* bytes that may come before a peer has proved anything */
 };
 
 /* The fatal alert "handshake failure" in clear, for a peer that opens with TLS where none is used,
@@ -56,7 +63,16 @@ int ct_tls_new_client(struct ct_tls **ret_tls, const struct ct_key *key, const c
 int ct_tls_new_munge_client(struct ct_tls **ret_tls, const struct ct_munge_credential *credential,
                             const char *job, struct ct_error *err);
 
-/* Create the server's end, which accepts the keys of `ring` (held) for every job. Likewise. */
+/* On a client with a certificate, before its handshake: one of the server that has expired will
+ * do. */
+void ct_tls_accept_expired(struct ct_tls *tls);
+
+/* On a server: `may` is asked before a client that has proved no key costs a signature; when it
+ * says no, the handshake ends with CT_EUNAVAILABLE, and the client tries again. */
+void ct_tls_set_gate(struct ct_tls *tls, bool (*may)(void *user), void *user);
+
+/* Create the server's end, which accepts the keys and certificates of `ring` (held) for every
+ * job. Likewise. */
 int ct_tls_new_server(struct ct_tls **ret_tls, struct ct_key_ring *ring, struct ct_error *err);
 void ct_tls_free(struct ct_tls *tls);
 
@@ -95,15 +111,19 @@ bool ct_tls_ready(const struct ct_tls *tls);
  * the client's random number, which the MAC covers: a copy has the same. */
 bool ct_tls_is_bound(const struct ct_tls *tls, uint64_t *ret_hello);
 
-/* On a server, once ct_tls_ready: return what the client may do whose key it proved. Lives as long
- * as `tls`. On a client NULL. */
+/* On a server, once ct_tls_ready: return what the client may do whose key or certificate it proved.
+ * Lives as long as `tls`. On a client NULL. */
 const struct ct_grant *ct_tls_grant(const struct ct_tls *tls);
 
 /* On a server, once ct_tls_ready: return whether munge named the client's user, and which. */
 bool ct_tls_user(const struct ct_tls *tls, unsigned *ret_uid);
 
-/* Return whether the peer proved its key for `job`, or for "", which stands for all. */
+/* Return whether the peer proved its key for `job`, or for "", which stands for all; a
+ * certificate's is for every job. */
 bool ct_tls_is_for(const struct ct_tls *tls, const char *job);
+
+/* On a server: return whether what the peer proved is still accepted by a newer ring. */
+bool ct_tls_is_accepted(const struct ct_tls *tls, const struct ct_key_ring *ring);
 
 /* Close in order: leaves a close-notify for drain. */
 void ct_tls_close(struct ct_tls *tls);

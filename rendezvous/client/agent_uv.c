@@ -4,7 +4,7 @@
 #include "base/assert.h"
 #include "base/str.h"
 #include "net/conn_uv.h"
-#include "net/key.h"
+#include "net/key_source.h"
 #include "rendezvous/client/endpoints.h"
 
 #include <inttypes.h>
@@ -25,7 +25,8 @@ struct ct_agent {
     char endpoint[CT_ENDPOINT_TEXT]; /* that is being tried */
     struct ct_key key;
     bool has_key;
-    char key_file[PATH_MAX];
+    struct ct_key_source source; /* of `key`; its strings are `paths` */
+    char *paths[4];
     struct ct_error connect_error; /* of a connection that could not even be begun */
     void (*stopped)(void *context);
     char run_id[129];
@@ -148,6 +149,7 @@ static bool dial_next(struct ct_agent *agent)
         .from = CT_FROM_SERVER,
         .key = agent->has_key ? &agent->key : NULL,
         .job = agent->run_id,
+        .accept_expired = agent->member.was_joined,
         .queue_limit = CT_WIRE_VALUE * 2,
         .connect_ms = next.connect_ms,
         .once = next.once,
@@ -157,7 +159,7 @@ static bool dial_next(struct ct_agent *agent)
     };
     CT_ASSERT(agent->conn == NULL);
     if (agent->has_key)
-        ct_net_key_reload(agent->key_file, &agent->key);
+        ct_key_source_reload(&agent->source, &agent->key);
     agent->connect_error = (struct ct_error){0};
     agent->is_open = false;
     (void)ct_endpoint_print(next.endpoint, agent->endpoint);
@@ -209,14 +211,42 @@ static int check(const struct ct_agent_options *options, struct ct_error *err)
     return ct_rdzv_params_check(&options->params, err);
 }
 
+static int load_key(struct ct_agent *agent, const struct ct_agent_options *options,
+                    struct ct_error *err)
+{
+    const struct ct_certificate_files none = {0},
+                                      *tls = options->tls != NULL ? options->tls : &none;
+    const char *const paths[] = {options->key_file, tls->chain, tls->key, tls->ca};
+    const struct ct_key_source given = {.key_file = options->key_file, .tls = *tls};
+
+    if (!ct_key_source_given(&given))
+        return 0;
+    int rc = ct_key_source_load(&given, &agent->key, err);
+    agent->has_key = rc == 0;
+    for (size_t i = 0; rc == 0 && i < CT_COUNT(paths); i++) {
+        agent->paths[i] = strdup(paths[i] != NULL ? paths[i] : "");
+        if (agent->paths[i] == NULL)
+            rc = ct_error_set(err, CT_ENOMEM, "no memory for the agent's link");
+    }
+    agent->source = (struct ct_key_source){agent->paths[0],
+                                           {agent->paths[1], agent->paths[2], agent->paths[3]}};
+    return rc;
+}
+
+static void free_agent(struct ct_agent *agent)
+{
+    ct_net_key_wipe(&agent->key);
+    for (size_t i = 0; i < CT_COUNT(agent->paths); i++)
+        free(agent->paths[i]);
+    free(agent);
+}
+
 static int prepare(struct ct_agent *agent, const struct ct_agent_options *options,
                    const struct ct_agent_callbacks *callbacks, struct ct_error *err)
 {
     int rc = ct_endpoints_init(&agent->endpoints, options->endpoint, err);
-    if (rc == 0 && options->key_file != NULL) {
-        rc = ct_net_key_load(options->key_file, &agent->key, err);
-        agent->has_key = rc == 0;
-    }
+    if (rc == 0)
+        rc = load_key(agent, options, err);
     if (rc != 0)
         return rc;
     struct ct_agent_options own = *options;
@@ -230,8 +260,7 @@ static int prepare(struct ct_agent *agent, const struct ct_agent_options *option
     own.role = agent->role;
     own.endpoint = agent->endpoint;
     own.key_file = NULL;
-    (void)ct_str_copy(agent->key_file, sizeof agent->key_file,
-                      options->key_file != NULL ? options->key_file : "");
+    own.tls = NULL;
     if (own.id.high == 0 && own.id.low == 0 &&
         getrandom(&own.id, sizeof(own.id), 0) != (ssize_t)sizeof(own.id))
         return ct_error_set(err, CT_EOS, "getrandom gave no random bytes");
@@ -255,7 +284,7 @@ int ct_agent_start(struct ct_agent **ret_agent, uv_loop_t *loop,
     agent->clock = options->clock != NULL ? options->clock : &ct_clock_system;
     rc = prepare(agent, options, callbacks, err);
     if (rc != 0) {
-        free(agent);
+        free_agent(agent);
         return rc;
     }
     (void)uv_timer_init(loop, &agent->timer);
@@ -272,8 +301,7 @@ static void on_timer_closed(uv_handle_t *handle)
     void (*stopped)(void *context) = agent->stopped;
     void *context = agent->member.on.context;
     ct_member_deinit(&agent->member);
-    ct_net_key_wipe(&agent->key);
-    free(agent);
+    free_agent(agent);
     if (stopped != NULL)
         stopped(context);
 }

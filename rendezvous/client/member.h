@@ -25,11 +25,14 @@
 
 /* ---- the agent's interface (also by agent_uv.h) ---- */
 
+struct ct_certificate_files;
+
 struct ct_agent_options {
     const char *endpoint; /* "host:port" or "unix:/path"; or several with commas, tried in turn: the
                            * daemon of the highest epoch is obeyed. To ct_member_init: a buffer that
                            * holds the one being tried; NULL: unknown */
     const char *key_file; /* NULL: no key (loopback and AF_UNIX only) */
+    const struct ct_certificate_files *tls; /* in place of it (certificates.h); NULL: none */
     const char *run_id;
     const char *host;    /* this node's name in tables and messages */
     const char *address; /* that other nodes reach; "" when the job has one node */

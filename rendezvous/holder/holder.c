@@ -227,7 +227,7 @@ static void receive_replica(struct ct_holder *holder, struct ct_holder_conn *con
         return;
     }
     if (hello->protocol < CT_WIRE_OLDEST || strcmp(hello->job, holder->limits.only_job) != 0 ||
-        holder_may(holder, conn->peer, CT_RIGHT_HOLD, hello->job, NULL) != 0) {
+        holder_may(holder, conn->peer, CT_RIGHT_JOIN, hello->job, NULL) != 0) {
         io->turn_away(io->context, conn->peer, CT_EAUTH,
                       "no replica of this job, or of a release that is too old");
         return;

@@ -51,6 +51,7 @@ struct ct_holder_io {
     void (*noted)(void *context, const struct ct_service_event *event);           /* may be NULL */
     void (*audit)(void *context, void *peer, const struct ct_service_deed *deed); /* may be NULL */
     uint64_t (*wall_ms)(void *context);                                           /* may be NULL */
+    int64_t (*certificate_expires_s)(void *context);                              /* may be NULL */
     void (*trace)(void *context, const char *job, const char *line);              /* may be NULL */
 
     /* As close, of a node that must go elsewhere or of a stranger: not worth a warning. */

@@ -300,6 +300,13 @@ static void io_audit(void *context, void *peer, const struct ct_service_deed *de
     holder->io.audit(holder->io.context, peer, deed);
 }
 
+static int64_t io_certificate_expires_s(void *context)
+{
+    const struct ct_holder *holder = context;
+
+    return holder->io.certificate_expires_s(holder->io.context);
+}
+
 static uint64_t io_wall_ms(void *context)
 {
     const struct ct_holder *holder = context;
@@ -436,17 +443,19 @@ void holder_connect_parts(struct ct_holder *holder)
                                                 .on_put = on_put,
                                                 .on_changed = on_changed,
                                                 .keep = holder->peers != NULL ? on_keep : NULL};
-    holder->service_io =
-        (struct ct_service_io){.context = holder,
-                               .send = io_send,
-                               .close = io_close,
-                               .may = io_may,
-                               .whose = holder->io.whose != NULL ? io_whose : NULL,
-                               .persist = io_persist,
-                               .succeed = holder->peers == NULL ? io_succeed : NULL,
-                               .announce = io_announce,
-                               .noted = holder->io.noted != NULL ? io_noted : NULL,
-                               .audit = holder->io.audit != NULL ? io_audit : NULL,
-                               .wall_ms = holder->io.wall_ms != NULL ? io_wall_ms : NULL,
-                               .trace = holder->io.trace != NULL ? io_trace : NULL};
+    holder->service_io = (struct ct_service_io){
+        .context = holder,
+        .send = io_send,
+        .close = io_close,
+        .may = io_may,
+        .whose = holder->io.whose != NULL ? io_whose : NULL,
+        .persist = io_persist,
+        .succeed = holder->peers == NULL ? io_succeed : NULL,
+        .announce = io_announce,
+        .noted = holder->io.noted != NULL ? io_noted : NULL,
+        .audit = holder->io.audit != NULL ? io_audit : NULL,
+        .wall_ms = holder->io.wall_ms != NULL ? io_wall_ms : NULL,
+        .certificate_expires_s =
+            holder->io.certificate_expires_s != NULL ? io_certificate_expires_s : NULL,
+        .trace = holder->io.trace != NULL ? io_trace : NULL};
 }

@@ -202,6 +202,7 @@ static void dial(struct link *link)
         .from = CT_FROM_SERVER | CT_FROM_REPLICA,
         .key = links->options.key,
         .job = links->options.job,
+        .accept_expired = true, /* so that no date parts those that hold the record */
         .queue_limit = QUEUE_BYTES,
         .connect_ms = CONNECT_MS,
         .once = true,

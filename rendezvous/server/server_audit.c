@@ -23,6 +23,18 @@ static void put_string(struct ct_buf *line, const char *key, const char *text)
         ct_record_string(line, key, text);
 }
 
+/* A certificate may have several. */
+static void put_roles(struct ct_buf *line, const struct ct_grant *grant)
+{
+    struct ct_buf roles;
+
+    ct_buf_init(&roles, 0);
+    for (const struct ct_grant *at = grant; at != NULL; at = at->next)
+        (void)ct_buf_printf(&roles, "%s%s", at != grant ? "," : "", ct_role_name(at->role));
+    put_string(line, "key_role", ct_buf_str(&roles));
+    ct_buf_deinit(&roles);
+}
+
 static void put_origin(struct ct_buf *line, const struct ct_server_origin *from)
 {
     unsigned uid;
@@ -34,7 +46,7 @@ static void put_origin(struct ct_buf *line, const struct ct_server_origin *from)
         return;
     put_string(line, "key", from->grant->id);
     put_string(line, "key_name", from->grant->name);
-    put_string(line, "key_role", ct_role_name(from->grant->role));
+    put_roles(line, from->grant);
 }
 
 static void write_line(const struct ct_rdzv_server *server, struct ct_buf *line)

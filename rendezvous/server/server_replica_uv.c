@@ -140,6 +140,7 @@ static bool io_dial_endpoint(void *context)
         .from = CT_FROM_SERVER | CT_FROM_REPLICA,
         .key = of->key,
         .job = server->only_job,
+        .accept_expired = true,
         .connect_ms = INT32_MAX,
         .retry_ms = ENDPOINT_RETRY_MS,
         .seed = ct_id_fold(server->limits.own),
@@ -221,6 +222,7 @@ static int init_holder(struct ct_rdzv_server *server, const struct ct_rdzv_repli
         .noted = server->io.noted,
         .audit = server->io.audit,
         .wall_ms = server->io.wall_ms,
+        .certificate_expires_s = server->io.certificate_expires_s,
         .trace = server->io.trace,
         .turn_away = io_turn_away,
         .admit = io_admit,
@@ -314,7 +316,7 @@ int ct_server_replica_start(struct ct_rdzv_server *server,
     if (of == NULL)
         return ct_error_set(err, CT_ENOMEM, "no memory for the rendezvous");
     server->replica = of;
-    of->key = server->key_file[0] != '\0' ? &server->key : NULL;
+    of->key = ct_server_has_key(server) ? &server->key : NULL;
     of->endpoint_protocol = CT_WIRE_PROTOCOL;
     if (from->peers != NULL)
         of->peers = *from->peers;

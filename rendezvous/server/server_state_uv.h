@@ -72,7 +72,9 @@ struct ct_rdzv_server {
     const struct ct_log *audit; /* NULL: none */
     struct ct_log_limit audit_limit;
     char key_file[PATH_MAX], ring_file[PATH_MAX]; /* "": none */
-    struct ct_key key;                            /* of the key file */
+    char tls_files[3][PATH_MAX];                  /* certificate, its key, the CA; "": none */
+    struct ct_key key;                            /* of the key file, else the certificate's */
+    uv_timer_t certificate_timer;                 /* with certificates: when to warn again */
     struct ct_key_ring *ring;                     /* what it accepts; NULL: in clear */
     char only_job[129];
     bool stopping;
@@ -134,6 +136,15 @@ int ct_server_check_account(const struct ct_rdzv_server *server, struct ct_error
 int ct_server_load_keys(struct ct_rdzv_server *server, const struct ct_rdzv_server_options *options,
                         struct ct_error *err);
 void ct_server_forget_keys(struct ct_rdzv_server *server);
+
+/* Has it a key of its own, by which peers know each other? */
+bool ct_server_has_key(const struct ct_rdzv_server *server);
+
+/* See ct_service_io; `context` is the server. */
+int64_t ct_server_certificate_expires_s(void *context);
+
+/* Warn of its own certificate's end, now and each day. */
+void ct_server_watch_certificates(struct ct_rdzv_server *server);
 
 /* End the connection if the key that it proved is no longer in the ring. True: it was so. */
 bool ct_server_is_revoked(struct ct_rdzv_server *server, struct ct_conn *conn);

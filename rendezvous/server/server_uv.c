@@ -216,6 +216,17 @@ bool ct_server_add_peer(struct ct_server_peer *peer)
     return true;
 }
 
+static void warn_of_expired(struct ct_rdzv_server *server, const struct ct_conn *conn)
+{
+    const struct ct_grant *grant = ct_conn_grant(conn);
+    struct ct_error why = {0};
+    if (grant == NULL || !grant->expired)
+        return;
+    ct_error_set(&why, CT_EAUTH, "%s: the certificate %s (%s) has expired: renew it",
+                 ct_conn_peer(conn), grant->name, grant->id);
+    log_event(server, CT_LOG_WARN, "certificate", ct_hash_str(grant->id), &why);
+}
+
 static void on_open(struct ct_conn *conn)
 {
     struct ct_rdzv_server *server = ct_conn_user(conn);
@@ -223,6 +234,7 @@ static void on_open(struct ct_conn *conn)
         ct_conn_set_user(conn, NULL);
         return;
     }
+    warn_of_expired(server, conn);
     struct ct_server_peer *peer = calloc(1, sizeof(*peer));
     if (peer != NULL)
         *peer = (struct ct_server_peer){.server = server, .conn = conn};
@@ -426,6 +438,7 @@ static struct ct_service_io io_of(struct ct_rdzv_server *server,
         .audit = options->audit != NULL ? io_audit : NULL,
         .noted = options->on_event != NULL ? io_noted : NULL,
         .wall_ms = io_wall_ms,
+        .certificate_expires_s = ct_server_certificate_expires_s,
         .trace = server->log != NULL && server->log->level <= CT_LOG_DEBUG ? io_trace : NULL,
     };
 }
@@ -460,7 +473,8 @@ int ct_rdzv_server_start(struct ct_rdzv_server **ret_server, uv_loop_t *loop,
     (void)uv_idle_init(loop, &server->soon);
     (void)uv_check_init(loop, &server->read);
     server->timer.data = server->watch.data = server->soon.data = server->read.data = server;
-    server->handles = 4;
+    ct_server_watch_certificates(server);
+    server->handles = 5;
     int rc = 0;
     if (random != 0 || (server->service == NULL && options->replica == NULL))
         rc = ct_error_set(err, CT_ENOMEM, "no memory for the rendezvous");
@@ -515,6 +529,7 @@ void ct_rdzv_server_stop(struct ct_rdzv_server *server, void (*stopped)(void *co
     uv_close((uv_handle_t *)&server->watch, on_handle_closed);
     uv_close((uv_handle_t *)&server->soon, on_handle_closed);
     uv_close((uv_handle_t *)&server->read, on_handle_closed);
+    uv_close((uv_handle_t *)&server->certificate_timer, on_handle_closed);
 }
 
 const char *ct_rdzv_server_endpoint(const struct ct_rdzv_server *server, size_t index)

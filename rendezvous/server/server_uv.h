@@ -52,6 +52,7 @@ struct ct_rdzv_server_options {
     const char *key_file; /* the whole key; NULL: none */
     const char *key_ring; /* the keys that are accepted besides; NULL: none, those derived from it.
                              With neither only loopback and AF_UNIX may be listened on */
+    const struct ct_certificate_files *tls; /* certificates besides (certificates.h); NULL: none */
     const char *journal;  /* directory of the journal; NULL: nothing outlives this server */
     bool takeover;        /* take journal and address over from a daemon that still lives */
     const char *only_job; /* the one job that it serves; NULL: any */
@@ -81,8 +82,9 @@ int ct_rdzv_server_start(struct ct_rdzv_server **ret_server, uv_loop_t *loop,
  * "unix:/run/x"). */
 const char *ct_rdzv_server_endpoint(const struct ct_rdzv_server *server, size_t index);
 
-/* Reload key file and key ring: new links need a key of now. Open links continue, but those of keys
- * that were taken out of the ring or changed. 0; a code of ct_key_ring_load with the sentence: the
+/* Reload key file, key ring and certificates: new links need a key of now. Open links continue,
+ * but those of keys that were taken out of the ring or changed, or of certificates that the CA
+ * of now has not signed or has revoked. 0; a code of ct_key_ring_load with the sentence: the
  * keys of before stay in use. A no-op without keys. */
 int ct_rdzv_server_reload(struct ct_rdzv_server *server, struct ct_error *err);
 

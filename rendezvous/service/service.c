@@ -223,8 +223,7 @@ static void on_hello(struct ct_service *service, struct ct_service_link *link,
                        "to %d): install its release of ctrun there",
                        hello->host, hello->protocol, CT_WIRE_OLDEST, CT_WIRE_PROTOCOL);
         ct_service_refuse(service, link->number, CT_EPROTOCOL, 0, text);
-    } else if (ct_service_may(service, link, is_admin ? CT_RIGHT_READ : CT_RIGHT_JOIN, job, &why) !=
-               0) {
+    } else if (ct_service_lets_in(service, link, is_admin, job, &why) != 0) {
         ct_error_prefix(&why, "host %s", hello->host);
         ct_service_refuse(service, link->number, CT_EAUTH, 0, why.text);
     } else {
@@ -304,6 +303,8 @@ static void on_join(struct ct_service *service, uint64_t now_ms, struct ct_servi
         refuse_follower(service, now_ms, link, m->host);
         return;
     }
+    if (!ct_service_lets_join(service, link, m))
+        return;
     struct ct_rdzv_join join = {
         .id = m->incarnation,
         .params = params_of(m),

@@ -91,6 +91,10 @@ struct ct_service_io {
     /* Return the wall clock, for those who print times; NULL: it is the time of the calls. */
     uint64_t (*wall_ms)(void *context);
 
+    /* Return when the server's own certificate expires, in seconds of Unix; 0: it has none. May be
+     * NULL. */
+    int64_t (*certificate_expires_s)(void *context);
+
     /* For logs: an event of a job's core ("> a PREPARED g2 lineage=1 step=40"), or an action that
      * follows ("< all REVOKE g2 ..."). Ticks without an effect, heartbeats that are only
      * acknowledged, and announcements are left out. May be NULL. */

@@ -22,6 +22,38 @@ int ct_service_may(const struct ct_service *service, const struct ct_service_lin
     return service->io.may(service->io.context, link->peer, right, job, err);
 }
 
+int ct_service_lets_in(const struct ct_service *service, const struct ct_service_link *link,
+                       bool is_admin, const char *job, struct ct_error *err)
+{
+    int code = ct_service_may(service, link, is_admin ? CT_RIGHT_READ : CT_RIGHT_JOIN, job, err);
+
+    return code == 0 && is_admin ? ct_service_may(service, link, CT_RIGHT_NEW, job, err) : code;
+}
+
+/* As the member that it is, or, where the record is put together anew of what nodes say, as one that
+ * has been in a round. */
+static bool comes_back(const struct ct_service *service, const struct ct_service_link *link,
+                       const struct ct_msg_join *join)
+{
+    const struct ct_service_job *job = ct_service_find_job(service, link->job_name);
+
+    return (service->rebuild != CT_RDZV_REBUILD_NEVER && join->generation != 0) ||
+           (job != NULL && ct_rdzv_member_of(job->core, join->incarnation) != NULL);
+}
+
+bool ct_service_lets_join(struct ct_service *service, const struct ct_service_link *link,
+                          const struct ct_msg_join *join)
+{
+    struct ct_error why = {0};
+
+    if (ct_service_may(service, link, CT_RIGHT_NEW, link->job_name, &why) == 0 ||
+        comes_back(service, link, join))
+        return true;
+    ct_error_prefix(&why, "host %s", join->host);
+    ct_service_refuse(service, link->number, CT_EAUTH, 0, why.text);
+    return false;
+}
+
 static const char *role_of(const struct ct_service_link *link)
 {
     return link->admin ? "operator" : "node";

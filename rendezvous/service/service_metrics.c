@@ -61,6 +61,13 @@ static double value_degraded(const struct source *of)
     return of->service->journal_trouble[0] != '\0';
 }
 
+static double value_certificate_expires_seconds(const struct source *of)
+{
+    const struct ct_service_io *io = &of->service->io;
+
+    return io->certificate_expires_s != NULL ? (double)io->certificate_expires_s(io->context) : 0;
+}
+
 static double value_members(const struct source *of)
 {
     size_t count = 0;

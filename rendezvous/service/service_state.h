@@ -132,6 +132,14 @@ bool ct_service_shows(const struct ct_grant *reader, const struct ct_service_job
 int ct_service_may(const struct ct_service *service, const struct ct_service_link *link,
                    enum ct_right right, const char *job, struct ct_error *err);
 
+/* May the sender of a HELLO go on: a node, or an operator, who has no job to come back to? 0; CT_EAUTH. */
+int ct_service_lets_in(const struct ct_service *service, const struct ct_service_link *link,
+                       bool is_admin, const char *job, struct ct_error *err);
+
+/* May this node join? One that may begin nothing new comes back alone. False: it was refused. */
+bool ct_service_lets_join(struct ct_service *service, const struct ct_service_link *link,
+                          const struct ct_msg_join *join);
+
 /* Return whether somebody has looked at the job lately, and it is not too large to be shown node by
  * node. */
 bool ct_service_is_watched(const struct ct_service_job *job, uint64_t now_ms);

@@ -196,6 +196,7 @@ static int dial(struct ct_tcpstore_relay *relay, uint32_t connect_ms, struct ct_
         .from = CT_FROM_HUB,
         .key = relay->options.key,
         .job = relay->job,
+        .accept_expired = true, /* the job runs */
         .queue_limit = CT_TUNNEL_QUEUE,
         .connect_ms = connect_ms,
         .user_timeout_ms = relay->options.user_timeout_ms,
@@ -313,7 +314,7 @@ static void fill_options(struct ct_tcpstore_relay *relay,
     (void)ct_str_copy(relay->job, sizeof(relay->job), options->job);
     relay->options.job = NULL;
     if (options->key != NULL) {
-        relay->key = *options->key;
+        ct_net_key_copy(&relay->key, options->key);
         relay->options.key = &relay->key;
     }
     if (options->clients == 0 || options->clients > CT_TUNNEL_STREAMS)

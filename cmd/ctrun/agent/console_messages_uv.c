@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "base/str.h"
+#include "cmd/ctrun/cli/key_option.h"
 #include "job/round.h"
 #include "launch/failure/summary.h"
 #include "net/endpoint.h"
@@ -105,7 +106,7 @@ static void show_clear_data(const struct node *node)
     const struct ct_config *cfg = &node->job->cfg;
     bool native = node->job->program.native;
 
-    if (cfg->launch.key_file[0] == '\0' || node->round->node_count < 2 || node->round->self != 0 ||
+    if (!key_option_given(cfg) || node->round->node_count < 2 || node->round->self != 0 ||
         (native && cfg->parallel.encrypt))
         return;
     ct_log_event(&node->log, CT_LOG_INFO, "clear_data", "%s",

@@ -3,7 +3,9 @@
 #include "node_uv.h"
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/str.h"
+#include "cmd/ctrun/cli/key_option.h"
 #include "guard_uv.h"
 #include "net/descriptors.h"
 #include "node_state_uv.h"
@@ -177,6 +179,22 @@ static uint32_t world_divides(const struct job *job)
     return elastic && job->program.native && global % micro == 0 ? global / micro : 0;
 }
 
+/* A server here warns of it itself. */
+static void warn_of_certificate(struct node *node)
+{
+    const struct ct_key_source source = key_option_source(&node->job->cfg);
+    struct ct_key key = {.kind = CT_KEY_SECRET};
+    struct ct_error text = {0};
+
+    if (node->host.server == NULL && ct_certificate_files_given(&source.tls) &&
+        ct_key_source_load(&source, &key, NULL) == 0 &&
+        ct_certificates_judge_time(key.certificates,
+                                   (int64_t)(ct_clock_wall_ns(&ct_clock_system) / 1000000000),
+                                   &text) != 0)
+        ct_log_event(&node->log, CT_LOG_WARN, "certificate", "%s", text.text);
+    ct_net_key_wipe(&key);
+}
+
 static int join(struct node *node, struct ct_error *err)
 {
     const struct job *job = node->job;
@@ -213,11 +231,14 @@ static int join(struct node *node, struct ct_error *err)
     (void)snprintf(waiting, sizeof waiting, "waiting for the rendezvous at %.320s",
                    node->host.endpoint);
     show_waiting(node, waiting);
+    warn_of_certificate(node);
     callbacks.context = node;
     options.endpoint = node->host.endpoint;
     options.address = node->host.address;
     options.id = node->host.id;
+    const struct ct_certificate_files tls = key_option_source(cfg).tls;
     options.key_file = cfg->launch.key_file[0] != '\0' && !job->alone ? cfg->launch.key_file : NULL;
+    options.tls = !job->alone ? &tls : NULL;
     options.params.nodes_min = job->alone ? 1 : (uint32_t)cfg->launch.nnodes.min;
     options.params.nodes_max = job->alone ? 1 : (uint32_t)cfg->launch.nnodes.max;
     options.params.max_restarts = (uint32_t)cfg->launch.max_restarts;

@@ -2,6 +2,7 @@
 #include "store_uv.h"
 
 #include "base/str.h"
+#include "cmd/ctrun/cli/key_option.h"
 #include "host/port.h"
 #include "net/descriptors.h"
 #include "node_state_uv.h"
@@ -62,7 +63,7 @@ const struct rlimit *store_files(const struct store *store)
 static void warn_of_clear(const struct store *store)
 {
     if (store->mode == CT_CONFIG_TORCH_STORE_AGENT && !store->alone &&
-        store->node->job->cfg.launch.key_file[0] != '\0')
+        key_option_given(&store->node->job->cfg))
         ct_log_event(&store->node->log, CT_LOG_WARN, "torch_store",
                      "PyTorch's store is served in clear, and lets in the nodes' hosts by their "
                      "addresses alone, whatever --key_file says: leave out --torch_store agent to "
@@ -82,13 +83,13 @@ struct store *store_new(struct node *node, struct ct_error *err)
     store->alone = node->job->alone;
     store->mode = node->job->program.native ? CT_CONFIG_TORCH_STORE_RANK0 : cfg->launch.torch_store;
     if (store->mode == CT_CONFIG_TORCH_STORE_AUTO)
-        store->mode = !store->alone && cfg->launch.key_file[0] != '\0'
-                          ? CT_CONFIG_TORCH_STORE_LOCAL
-                          : CT_CONFIG_TORCH_STORE_AGENT;
+        store->mode = !store->alone && key_option_given(cfg) ? CT_CONFIG_TORCH_STORE_LOCAL
+                                                             : CT_CONFIG_TORCH_STORE_AGENT;
     store->port.fd = -1;
-    store->has_key = store->mode == CT_CONFIG_TORCH_STORE_LOCAL && !store->alone &&
-                     cfg->launch.key_file[0] != '\0';
-    if (store->has_key && ct_net_key_load(cfg->launch.key_file, &store->key, err) != 0) {
+    store->has_key =
+        store->mode == CT_CONFIG_TORCH_STORE_LOCAL && !store->alone && key_option_given(cfg);
+    const struct ct_key_source source = key_option_source(cfg);
+    if (store->has_key && ct_key_source_load(&source, &store->key, err) != 0) {
         free(store);
         return NULL;
     }
@@ -302,7 +303,8 @@ static const struct ct_key *key_of(struct store *store)
 {
     if (!store->has_key)
         return NULL;
-    ct_net_key_reload(store->node->job->cfg.launch.key_file, &store->key);
+    const struct ct_key_source source = key_option_source(&store->node->job->cfg);
+    ct_key_source_reload(&source, &store->key);
     return &store->key;
 }
 

@@ -3,14 +3,15 @@
 
 #include "algorithm/select.h"
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/str.h"
+#include "cmd/ctrun/cli/key_option.h"
 #include "diagnose/nvml_probe_uv.h"
 #include "hardware/affinity.h"
 #include "hardware/gpus.h"
 #include "hardware/health.h"
 #include "hardware/nproc.h"
 #include "launch/cgroup.h"
-#include "net/key.h"
 #include "net/munge.h"
 
 #include <errno.h>
@@ -151,15 +152,20 @@ static int look_munge(const struct ct_key *key, struct ct_error *err)
 static void look_key(const struct ct_config *cfg, struct doctor_facts *to)
 {
     struct ct_error err = {0};
+    const struct ct_key_source source = key_option_source(cfg);
     struct ct_key key = {0};
 
-    to->has_key = cfg->launch.key_file[0] != '\0';
+    to->has_key = ct_key_source_given(&source);
+    to->has_certificate = ct_certificate_files_given(&source.tls);
     if (!to->has_key)
         return;
     to->by_munge = ct_munge_is_meant(cfg->launch.key_file);
-    to->key.code = ct_net_key_load(cfg->launch.key_file, &key, &err);
+    to->key.code = ct_key_source_load(&source, &key, &err);
     if (to->key.code == 0 && to->by_munge)
         to->key.code = look_munge(&key, &err);
+    if (to->key.code == 0 && to->has_certificate)
+        to->key.code = ct_certificates_judge_time(
+            key.certificates, (int64_t)(ct_clock_wall_ns(&ct_clock_system) / 1000000000), &err);
     ct_net_key_wipe(&key);
     (void)ct_str_copy(to->key.text, sizeof to->key.text, err.text);
 }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "cmd/ctrun/agent/host/local_socket.h"
+#include "cmd/ctrun/cli/key_option.h"
 #include "net/conn_uv.h"
 #include "net/endpoint.h"
 #include "net/key.h"
@@ -459,13 +460,14 @@ int admin_ask(const struct admin_request *request, struct ct_buf *ret_text, stru
         .answer_ms = ANSWER_MS,
     };
     struct ct_key key = {0};
-    bool has_key = cfg->launch.key_file[0] != '\0';
+    const struct ct_key_source source = key_option_source(cfg);
+    bool has_key = ct_key_source_given(&source);
     int rc = 0;
 
     /* A job that was given no name is called "none"; who may see all of them asks for any. */
     question.job = strcmp(cfg->launch.rdzv_id, "none") != 0 ? cfg->launch.rdzv_id : "";
     if (has_key)
-        rc = ct_net_key_load(cfg->launch.key_file, &key, err);
+        rc = ct_key_source_load(&source, &key, err);
     if (rc == 0 && cfg->launch.rdzv_endpoint[0] != '\0')
         rc = ask_list(&question, cfg->launch.rdzv_endpoint, has_key ? &key : NULL);
     else if (rc == 0)

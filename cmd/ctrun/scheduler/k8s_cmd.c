@@ -6,6 +6,7 @@
 #include "base/fs.h"
 #include "base/str.h"
 #include "cmd/ctrun/agent/job/launch_job.h"
+#include "cmd/ctrun/cli/key_option.h"
 #include "config/config.h"
 #include "kubernetes/manifest.h"
 
@@ -183,7 +184,7 @@ static int make(struct request *request, const struct ct_config *cfg, char **wor
     m.file_name = slash != NULL ? slash + 1 : file;
     if (m.cpu == NULL && workers > 0)
         m.cpu = ct_arena_printf(&request->arena, "%llu", (unsigned long long)workers);
-    if (request->secret != NULL || (m.nodes_max > 1 && cfg->launch.key_file[0] == '\0'))
+    if (request->secret != NULL || (m.nodes_max > 1 && !key_option_given(cfg)))
         m.secret = request->secret != NULL ? request->secret
                                            : ct_arena_printf(&request->arena, "%s-key", m.name);
     m.arguments = words_of(request, words, file,

@@ -7,6 +7,7 @@
 #include "base/fs.h"
 #include "base/str.h"
 #include "cmd/ctrun/agent/job/launch_job.h"
+#include "cmd/ctrun/cli/key_option.h"
 #include "config/config.h"
 #include "slurm/batch_script.h"
 #include "slurm_layer.h"
@@ -122,7 +123,7 @@ static void print_script(struct request *request, const struct ct_config *cfg, c
         .nodes = cfg->launch.nnodes.max,
         .elastic =
             cfg->launch.nnodes.min<cfg->launch.nnodes.max, .own_key = cfg->launch.nnodes.max> 1 &&
-            cfg->launch.key_file[0] == '\0' && slurm_munge(environ, &request->arena) == NULL,
+            !key_option_given(cfg) && slurm_munge(environ, &request->arena) == NULL,
         .requeue = request->requeue,
         .cpus = (uint32_t)workers,
         .sbatch = request->sbatch,

@@ -63,7 +63,7 @@ static int make_key(const char *path, struct ct_error *err)
 
 int slurm_key_make(const char *path, struct ct_error *err)
 {
-    struct ct_key key;
+    struct ct_key key = {.kind = CT_KEY_SECRET};
     int rc = is_there(path) ? ct_net_key_load(path, &key, err) : make_key(path, err);
 
     ct_net_key_wipe(&key);

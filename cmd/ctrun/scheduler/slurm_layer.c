@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "base/str.h"
+#include "cmd/ctrun/cli/key_option.h"
 #include "net/munge.h"
 
 #include <stdio.h>
@@ -122,6 +123,7 @@ static int check(const struct slurm *slurm, const struct ct_config *cfg, struct 
 int slurm_complete(struct slurm *slurm, struct ct_config *cfg, const struct ct_log *log,
                    struct ct_error *err)
 {
+    const struct ct_certificate_files tls = key_option_source(cfg).tls;
     int rc = check(slurm, cfg, err);
 
     if (rc == 0 && slurm->allocation.restart_count > 0 && slurm->allocation.node_rank == 0 &&
@@ -133,6 +135,11 @@ int slurm_complete(struct slurm *slurm, struct ct_config *cfg, const struct ct_l
         return rc;
     if (is_given(cfg, &cfg->launch.master_addr) && !is_given(cfg, &cfg->launch.rdzv_endpoint))
         cfg->launch.rdzv_endpoint = ""; /* torchrun's other way to name the place to meet */
+    if (ct_certificate_files_given(&tls)) {
+        if (!is_given(cfg, &cfg->launch.key_file))
+            cfg->launch.key_file = ""; /* the one that would be made */
+        return 0;
+    }
     if (cfg->launch.key_file[0] == '\0')
         return ct_error_set(err, CT_EUSAGE,
                             "the nodes of a job share a key, and HOME names no directory for it: "

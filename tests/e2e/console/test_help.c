@@ -94,7 +94,10 @@ static const struct completion {
     {"ctrun plan --device h", "h100 h200", NULL},
     {"ctrun plan --device = h", "h100 h200", NULL},
     {"ctrun plan --dev", "--device", NULL},
-    {"ctrun status --", "--help --json --watch --job --rdzv_endpoint --key_file", NULL},
+    {"ctrun status --",
+     "--help --json --watch --job --rdzv_endpoint --key_file --tls_cert --tls_key "
+     "--tls_ca",
+     NULL},
     {"ctrun drain node --", "--reason", "--nnodes"},
     {"ctrun sample --t", "--tokens --temperature --top_k --top_p", NULL},
     {"ctrun bench collectives --it", "--iters", NULL},

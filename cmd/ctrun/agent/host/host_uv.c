@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "base/str.h"
+#include "cmd/ctrun/cli/key_option.h"
 #include "endpoint_list.h"
 #include "local_socket.h"
 #include "net/address.h"
@@ -115,11 +116,13 @@ static void set_endpoint(struct host *host)
 }
 
 /* The options of a server of several nodes, without what it listens on. */
-static struct ct_rdzv_server_options options_of(const struct host *host, const struct job *job,
+static struct ct_rdzv_server_options options_of(struct host *host, const struct job *job,
                                                 const struct ct_log *log)
 {
+    host->tls = key_option_source(&job->cfg).tls;
     return (struct ct_rdzv_server_options){
         .key_file = job->cfg.launch.key_file[0] != '\0' ? job->cfg.launch.key_file : NULL,
+        .tls = &host->tls,
         .only_job = job->cfg.launch.rdzv_id,
         .links_max = links_allowed(job),
         .own = host->id,

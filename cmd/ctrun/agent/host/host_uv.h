@@ -17,6 +17,7 @@
 #include "base/log/log.h"
 #include "cmd/ctrun/agent/job/launch_job.h"
 #include "endpoint_list.h"
+#include "net/certificates.h"
 #include "rendezvous/page/page_uv.h"
 #include "rendezvous/server/server_uv.h"
 #include "slurm/scontrol_uv.h"
@@ -35,6 +36,7 @@ struct host {
     const char *others[SLURM_NODES];   /* ... by Slurm's names */
     const struct ct_slurm *allocation; /* of which they are; NULL: likewise */
     bool replicated;                   /* the server here may hold the record beside others */
+    struct ct_certificate_files tls;   /* of the server here */
 };
 
 /* Start the rendezvous server of this node, and its page where --status asks for it. 0; CT_EAUTH

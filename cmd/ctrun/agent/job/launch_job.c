@@ -2,9 +2,10 @@
 #include "launch_job.h"
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/number/hash.h"
 #include "base/str.h"
-#include "net/key.h"
+#include "cmd/ctrun/cli/key_option.h"
 #include "rendezvous/history/history.h"
 #include "slots.h"
 #include "wandb_python.h"
@@ -106,14 +107,19 @@ static int decide_settings(struct job *job, struct ct_error *err)
 static int check_key(const struct job *job, struct ct_error *err)
 {
     const struct ct_config *cfg = &job->cfg;
-    struct ct_key key;
+    const struct ct_key_source source = key_option_source(cfg);
+    struct ct_key key = {.kind = CT_KEY_SECRET};
 
-    if (cfg->launch.key_file[0] == '\0' ||
-        ct_config_origin(cfg, &cfg->launch.key_file)->layer == CT_CONFIG_PRESET)
+    if (!ct_key_source_given(&source) ||
+        (!ct_certificate_files_given(&source.tls) &&
+         ct_config_origin(cfg, &cfg->launch.key_file)->layer == CT_CONFIG_PRESET))
         return 0;
-    int rc = ct_net_key_load(cfg->launch.key_file, &key, err);
-    if (rc == 0)
-        ct_net_key_wipe(&key);
+    int rc = ct_key_source_load(&source, &key, err);
+    if (rc == 0 && key.kind == CT_KEY_CERTIFICATE) {
+        int64_t now_s = (int64_t)(ct_clock_wall_ns(&ct_clock_system) / 1000000000);
+        rc = ct_certificates_judge_time(key.certificates, now_s, err) == CT_EAUTH ? CT_EAUTH : 0;
+    }
+    ct_net_key_wipe(&key);
     return rc;
 }
 

@@ -76,8 +76,9 @@ struct doctor_facts {
     uint64_t shm_bytes; /* its size; 0: there is none */
     struct doctor_outcome key;
     bool has_key;
-    bool by_munge;   /* instead of a file */
-    int clock_error; /* an errno; 0: it was read */
+    bool by_munge;        /* instead of a file */
+    bool has_certificate; /* likewise */
+    int clock_error;      /* an errno; 0: it was read */
     bool clock_unsynced;
     uint64_t segment_bytes;              /* of shared memory for the workers' collectives */
     uint64_t memory_free, memory_limit;  /* limit of the cgroup; UINT64_MAX: none */

@@ -167,8 +167,26 @@ static void judge_shm(const struct doctor_facts *facts, struct doctor_finding *t
                        CT_MAX(needed / mib, UINT64_C(1024)));
 }
 
+static void judge_certificate(const struct doctor_facts *facts, struct doctor_finding *to)
+{
+    if (facts->key.code == 0) {
+        finding_ok(to, "the certificate is signed by the CA and good for more than a week");
+    } else if (facts->key.code == CT_EUNAVAILABLE) { /* soon */
+        finding_warn(to, "%s", facts->key.text);
+        finding_remedy(to, "have the CA sign a new one, and put it in the file's place");
+    } else {
+        finding_fail(to, facts->key.code, "%s", facts->key.text);
+        finding_remedy(to, "cmd/ctrund/README.md has the commands for a CA and certificates; "
+                           "--tls_cert, --tls_key and --tls_ca name the files");
+    }
+}
+
 static void judge_key(const struct doctor_facts *facts, struct doctor_finding *to)
 {
+    if (facts->has_certificate) {
+        judge_certificate(facts, to);
+        return;
+    }
     if (facts->by_munge && facts->key.code != 0) {
         finding_fail(to, facts->key.code, "%s", facts->key.text);
         finding_remedy(to, "install and start munge here (packages munge, libmunge2), with the "
