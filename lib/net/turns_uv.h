@@ -27,7 +27,7 @@ struct ct_conn;
 enum {
     CT_TURN_BYTES = 256 << 10,     /* of an account, a quarter of a millisecond or so */
     CT_TURN_ALONE = 8,             /* times as much of one that is alone, ... */
-    CT_TURN_ALONE_MS = 100,        /* which it is when it has been so for so long */
+    CT_TURN_ALONE_MS = 2000,       /* which it is when it has been so for so long: two heartbeats */
     CT_TURN_HANDSHAKE = 128 << 10, /* as which a handshake counts */
     CT_TURN_MESSAGE = 4 << 10,     /* as which a message counts beside its bytes */
     CT_TURN_DEBT = 16,             /* turns that an account may owe */
