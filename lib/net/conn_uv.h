@@ -108,7 +108,7 @@ const char *ct_conn_key_tag(const struct ct_conn *conn);
 /* Find the user that the peer runs as, of a peer on this machine. False: not known. */
 bool ct_conn_user_of_peer(const struct ct_conn *conn, unsigned *ret_uid);
 
-/* Return the user of a peer on this machine as the listener found it; -1: not known. Costs nothing. */
+/* Return the user of a peer on this machine as the listener found it, at no cost; -1: not known. */
 int64_t ct_conn_known_user(const struct ct_conn *conn);
 
 /* Return whether this peer may act for `job`: with a key, if it has proved the key of that job; in

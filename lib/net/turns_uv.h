@@ -1,5 +1,5 @@
-/* Fair turns of the loop: an account (conn_inner_uv.h) has so much of a listener's work done in each
- * turn; what is more waits for the next one, and others are served meanwhile.
+/* Fair turns of the loop: an account (conn_inner_uv.h) has so much of a listener's work done in
+ * each turn; what is more waits for the next one, and others are served meanwhile.
  *
  *   turn n     account a: read, read, [used up: its connections stop reading]   b: read   c: read
  *   turn n+1   account a: a few of those that waited go on, the rest wait        b: read   ...
@@ -9,11 +9,10 @@
  * ones. Of an account those that got nothing and those that were served go on by turns, and so do
  * accounts.
  *
- * A turn of the quota lasts a millisecond, of which an account can fill about a quarter: most of the
- * time nobody else has to wait for it at all. While an account is alone the turns follow each other
- * without a pause and are longer, as when thousands of nodes of one network come at once: they are
- * not kept waiting for nobody. Nothing is done for accounts that stay below. All on the loop's
- * thread. */
+ * A turn lasts a millisecond, of which an account can fill about a quarter: most of the time nobody
+ * else has to wait for it at all. While an account is alone the turns follow each other without a
+ * pause and are longer, as when thousands of nodes of one network come at once: they are not kept
+ * waiting for nobody. Nothing is done for accounts that stay below. All on the loop's thread. */
 #ifndef CT_NET_TURNS_UV_H
 #define CT_NET_TURNS_UV_H
 
