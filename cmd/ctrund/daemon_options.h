@@ -56,8 +56,8 @@ struct ct_ctrund_options {
 int ct_ctrund_options_parse(struct ct_ctrund_options *options, int argc, char **argv,
                             struct ct_error *err);
 
-/* Read the options that are quotas. `links` is the number of connections that the system allows. The
- * texts that say who set them are the options'. 0; CT_EUSAGE with the sentence. */
+/* Read the options that are quotas. `links` is the number of connections that the system allows.
+ * The texts that say who set them are the options'. 0; CT_EUSAGE with the sentence. */
 int ct_ctrund_options_quotas(const struct ct_ctrund_options *options, uint32_t links,
                              struct ct_quotas *ret_quotas, struct ct_error *err);
 

@@ -120,7 +120,7 @@ static void free_listener(struct ct_listener *listener)
         return;
     if (!listener->turns_closed) {
         listener->turns_closed = true;
-        listener->handles = 2;
+        listener->handles = CT_TURN_HANDLES;
         ct_turns_close(&listener->turns, listener, on_closed);
         return;
     }

@@ -106,9 +106,14 @@ void ct_turns_leave(struct ct_turns *turns, struct ct_conn *conn)
 
 /* ---- what they use ---- */
 
+static bool is_alone(const struct ct_turns *turns)
+{
+    return uv_now(turns->loop) - turns->mixed_ms >= CT_TURN_ALONE_MS;
+}
+
 static size_t times_of(const struct ct_turns *turns)
 {
-    return uv_now(turns->loop) - turns->mixed_ms >= CT_TURN_ALONE_MS ? CT_TURN_ALONE : 1;
+    return is_alone(turns) ? CT_TURN_ALONE : 1;
 }
 
 /* How much an account may have of a turn. */
@@ -157,7 +162,25 @@ bool ct_turns_is_over(struct ct_conn *conn)
 
 static void on_idle(uv_idle_t *idle)
 {
-    (void)idle; /* that it runs is enough */
+    (void)idle; /* that it runs is enough, and below */
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    (void)timer;
+}
+
+/* Have the loop come back for those that wait. */
+static void await(struct ct_turns *turns)
+{
+    if (turns->first == NULL) {
+        (void)uv_idle_stop(&turns->idle);
+    } else if (is_alone(turns)) {
+        (void)uv_idle_start(&turns->idle, on_idle);
+    } else {
+        (void)uv_idle_stop(&turns->idle);
+        (void)uv_timer_start(&turns->timer, on_timer, 1, 0);
+    }
 }
 
 static void put_last(struct ct_turns *turns, struct ct_turn_account *account)
@@ -190,7 +213,6 @@ void ct_turns_wait(struct ct_conn *conn, bool served)
     queue->last = conn;
     if (!account->waits)
         put_last(conn->turns, account);
-    (void)uv_idle_start(&conn->turns->idle, on_idle);
 }
 
 /* Those that got nothing are to read before those go on of which something is left: the latter
@@ -220,12 +242,25 @@ static void serve(struct ct_turns *turns, struct ct_turn_account *account)
         ct_conn_resume(resumed[i]);
 }
 
+/* Has another turn of the quota begun? */
+static bool advance(struct ct_turns *turns)
+{
+    uint64_t passed_ms = uv_now(turns->loop) - turns->ms;
+
+    turns->ms += passed_ms;
+    turns->number += is_alone(turns) ? CT_MAX(passed_ms, (uint64_t)1) : passed_ms;
+    return passed_ms > 0 || is_alone(turns);
+}
+
 static void on_turn(uv_check_t *check)
 {
     struct ct_turns *turns = check->data;
     struct ct_turn_account *last = turns->last;
 
-    turns->number++;
+    if (!advance(turns)) {
+        await(turns);
+        return;
+    }
     for (int i = 0; i < CT_TURN_ACCOUNTS && turns->first != NULL; i++) {
         struct ct_turn_account *account = turns->first;
         turns->first = account->later;
@@ -236,17 +271,17 @@ static void on_turn(uv_check_t *check)
         if (account == last)
             break; /* all had theirs */
     }
-    if (turns->first == NULL)
-        (void)uv_idle_stop(&turns->idle);
+    await(turns);
 }
 
 /* ---- begin and end ---- */
 
 void ct_turns_init(struct ct_turns *turns, uv_loop_t *loop)
 {
-    *turns = (struct ct_turns){.loop = loop};
+    *turns = (struct ct_turns){.loop = loop, .ms = uv_now(loop)};
     (void)uv_check_init(loop, &turns->check);
     (void)uv_idle_init(loop, &turns->idle);
+    (void)uv_timer_init(loop, &turns->timer);
     turns->check.data = turns;
     (void)uv_check_start(&turns->check, on_turn);
     uv_unref((uv_handle_t *)&turns->check);
@@ -254,7 +289,8 @@ void ct_turns_init(struct ct_turns *turns, uv_loop_t *loop)
 
 void ct_turns_close(struct ct_turns *turns, void *data, uv_close_cb on_closed)
 {
-    turns->check.data = turns->idle.data = data;
+    turns->check.data = turns->idle.data = turns->timer.data = data;
     uv_close((uv_handle_t *)&turns->check, on_closed);
     uv_close((uv_handle_t *)&turns->idle, on_closed);
+    uv_close((uv_handle_t *)&turns->timer, on_closed);
 }

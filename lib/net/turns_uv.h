@@ -1,5 +1,5 @@
-/* Fair turns of the loop: an account (conn_inner_uv.h) has so much of a listener's work done in each
- * turn; what is more waits for the next one, and others are served meanwhile.
+/* Fair turns of the loop: an account (conn_inner_uv.h) has so much of a listener's work done in
+ * each turn; what is more waits for the next one, and others are served meanwhile.
  *
  *   turn n     account a: read, read, [used up: its connections stop reading]   b: read   c: read
  *   turn n+1   account a: a few of those that waited go on, the rest wait        b: read   ...
@@ -8,9 +8,11 @@
  * handshake of TLS, as they take as long. Who used more than its turn owes the rest to the next
  * ones. Of an account those that got nothing and those that were served go on by turns, and so do
  * accounts.
- * While somebody waits the loop does not sleep. An account has longer turns while it is alone, as
- * when thousands of nodes of one network come at once: they are not kept waiting for nobody.
- * Nothing is done for accounts that stay below. All on the loop's thread. */
+ *
+ * A turn lasts a millisecond, of which an account can fill about a quarter: most of the time nobody
+ * else has to wait for it at all. While an account is alone the turns follow each other without a
+ * pause and are longer, as when thousands of nodes of one network come at once: they are not kept
+ * waiting for nobody. Nothing is done for accounts that stay below. All on the loop's thread. */
 #ifndef CT_NET_TURNS_UV_H
 #define CT_NET_TURNS_UV_H
 
@@ -24,32 +26,34 @@ struct ct_conn;
 enum {
     CT_TURN_BYTES = 256 << 10,     /* of an account, a quarter of a millisecond or so */
     CT_TURN_ALONE = 8,             /* times as much of one that is alone, ... */
-    CT_TURN_ALONE_MS = 100,        /* which it is when it has been so for so long */
+    CT_TURN_ALONE_MS = 2000,       /* which it is when it has been so for so long: two heartbeats */
     CT_TURN_HANDSHAKE = 128 << 10, /* as which a handshake counts */
     CT_TURN_MESSAGE = 4 << 10,     /* as which a message counts beside its bytes */
     CT_TURN_DEBT = 16,             /* turns that an account may owe */
     CT_TURN_RESUMED = 8,           /* connections of an account that go on in a turn */
     CT_TURN_ACCOUNTS = 16,         /* accounts of which some do */
     CT_TURN_BUCKETS = 1024,
+    CT_TURN_HANDLES = 3,
 };
 
 struct ct_turn_account;
 
 struct ct_turns {
     uv_loop_t *loop;
-    uv_check_t check;                     /* the end of a turn */
-    uv_idle_t idle;                       /* runs while somebody waits: the loop does not sleep */
-    uint64_t number;                      /* of the turn */
-    struct ct_turn_account *latest;       /* for which something was done last; NULL: it has gone */
-    uint64_t mixed_ms;                    /* when that was another one than before */
+    uv_check_t check;               /* the end of a turn of the loop */
+    uv_idle_t idle;                 /* somebody waits, and is alone: the loop does not sleep */
+    uv_timer_t timer;               /* somebody waits, and is not: until the next turn */
+    uint64_t number, ms;            /* of the turn; when it began */
+    struct ct_turn_account *latest; /* for which something was done last; NULL: it has gone */
+    uint64_t mixed_ms;              /* when that was another one than before */
     struct ct_turn_account *first, *last; /* those with connections that wait */
     struct ct_turn_account *buckets[CT_TURN_BUCKETS];
 };
 
-/* Begin, with two handles of the loop. */
+/* Begin, with CT_TURN_HANDLES handles of the loop. */
 void ct_turns_init(struct ct_turns *turns, uv_loop_t *loop);
 
-/* End, when no connection is left: `on_closed` is called for each of the two, with `data` in them. */
+/* End, when no connection is left: `on_closed` is called for each of them, with `data` in it. */
 void ct_turns_close(struct ct_turns *turns, void *data, uv_close_cb on_closed);
 
 /* An accepted connection has its account, and is about to be freed. Without memory for its account

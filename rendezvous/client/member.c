@@ -152,6 +152,9 @@ static void fail(struct ct_member *member, const struct ct_error *error)
 static void give_up(struct ct_member *member)
 {
     struct ct_error error = member->last_error;
+    /* The time may have ended in the next try, which says nothing of the reason. */
+    if (member->refused_until_ms != 0 && member->now_ms < member->refused_until_ms + FOREIGN_MS)
+        error = member->refusal;
     if (member->begun > 0)
         ct_error_set(&error, CT_ETIMEOUT,
                      "no rendezvous for %u s, the longest that workers go on alone (%.600s): start "
@@ -321,7 +324,10 @@ static void on_refuse(struct ct_member *member, const struct ct_msg_refuse *m)
     member->turned_away++;
     set_waiting(member, m->text);
     member->io.disconnect(member->io.context);
-    connect_later(member, CT_MIN(again_ms, CT_MAX((uint64_t)m->retry_ms, longest_ms)));
+    again_ms = CT_MIN(again_ms, CT_MAX((uint64_t)m->retry_ms, longest_ms));
+    member->refusal = member->last_error;
+    connect_later(member, again_ms);
+    member->refused_until_ms = member->connect_ms;
 }
 
 static void on_prepare(struct ct_member *member, const struct ct_msg_prepare *m)

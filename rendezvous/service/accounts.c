@@ -26,11 +26,6 @@ const char *ct_quota_name(enum ct_quota quota)
     return rows[quota].name;
 }
 
-const char *ct_quota_what(enum ct_quota quota)
-{
-    return rows[quota].what;
-}
-
 /* ---- names ---- */
 
 enum { OF_A_KEY = 1, OF_A_USER, OF_A_NETWORK };
@@ -175,9 +170,9 @@ bool ct_accounts_is_full(const struct ct_accounts *accounts, enum ct_quota quota
     return amount > free_of(accounts, quota);
 }
 
-/* The rule of accounts.h. */
-uint64_t ct_accounts_most(const struct ct_accounts *accounts, const struct ct_account *account,
-                          enum ct_quota quota)
+/* The most that it may have as things are, by the rule of accounts.h. */
+static uint64_t most_of(const struct ct_accounts *accounts, const struct ct_account *account,
+                        enum ct_quota quota)
 {
     uint64_t percent = accounts->quotas.share;
     uint64_t used = account != NULL ? account->used[quota] : 0;
@@ -214,9 +209,9 @@ static int refuse(struct ct_accounts *accounts, struct ct_account *account, enum
         err, CT_ELIMIT,
         "%s has %" PRIu64 " %s, its share while others may come: %" PRIu64 " of %" PRIu64
         " (quota %s, set by %s; %s): try again %s, use another ctrund, or have --share raised",
-        account->text, account->used[quota], rows[quota].what,
-        ct_accounts_most(accounts, account, quota), quotas->total[quota], rows[quota].name,
-        setter(quotas->set_by[quota]), share, rows[quota].room);
+        account->text, account->used[quota], rows[quota].what, most_of(accounts, account, quota),
+        quotas->total[quota], rows[quota].name, setter(quotas->set_by[quota]), share,
+        rows[quota].room);
 }
 
 bool ct_accounts_has_room(const struct ct_accounts *accounts, const struct ct_account *account,
@@ -225,7 +220,7 @@ bool ct_accounts_has_room(const struct ct_accounts *accounts, const struct ct_ac
     uint64_t used = account != NULL ? account->used[quota] : 0;
 
     return !ct_accounts_is_full(accounts, quota, amount) &&
-           used + amount <= ct_accounts_most(accounts, account, quota);
+           used + amount <= most_of(accounts, account, quota);
 }
 
 int ct_accounts_check(struct ct_accounts *accounts, struct ct_account *account, enum ct_quota quota,

@@ -116,15 +116,10 @@ void ct_accounts_give(struct ct_accounts *accounts, struct ct_account *account, 
 /* Return when somebody who is refused now may ask again: later, the more there are of them. */
 uint32_t ct_accounts_retry_ms(struct ct_accounts *accounts, uint64_t now_ms);
 
-/* Return the most that the account may have of it as things are. */
-uint64_t ct_accounts_most(const struct ct_accounts *accounts, const struct ct_account *account,
-                          enum ct_quota quota);
-
 /* Return the account behind `after`, in no order; NULL: the first, and no more. */
 const struct ct_account *ct_accounts_next(const struct ct_accounts *accounts,
                                           const struct ct_account *after);
 
 const char *ct_quota_name(enum ct_quota quota); /* "jobs" */
-const char *ct_quota_what(enum ct_quota quota);
 
 #endif

@@ -124,8 +124,19 @@ static void put_status(struct ct_service_job *job, uint64_t now_ms, enum ct_admi
                                               .phase = phase};
 }
 
-static void answer_status(struct ct_service *service, uint64_t now_ms,
-                          const struct ct_service_link *link, enum ct_admin_form form)
+/* The status of many jobs takes as long as many questions. */
+static void charge_status(struct ct_service_link *link, uint64_t now_ms, size_t jobs)
+{
+    for (size_t i = 0; i < jobs / CT_ADMIN_JOBS; i++) {
+        (void)ct_pace_take(&link->pace, now_ms, CT_ADMIN_PER_S, CT_ADMIN_BURST);
+        if (link->account != NULL)
+            (void)ct_pace_take(&link->account->operators, now_ms, CT_ADMIN_PER_S * CT_ADMIN_ACCOUNT,
+                               CT_ADMIN_BURST * CT_ADMIN_ACCOUNT);
+    }
+}
+
+static void answer_status(struct ct_service *service, uint64_t now_ms, struct ct_service_link *link,
+                          enum ct_admin_form form)
 {
     const bool json = form != CT_ADMIN_TEXT;
     struct ct_buf text;
@@ -143,6 +154,7 @@ static void answer_status(struct ct_service *service, uint64_t now_ms,
     if (json)
         (void)ct_buf_puts(&text, "]");
     ct_admin_put_quotas(service, link, json, &text);
+    charge_status(link, now_ms, count);
     if (json)
         (void)ct_buf_puts(&text, "}\n");
     if (count == 0)

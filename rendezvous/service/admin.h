@@ -50,6 +50,7 @@ enum {
     CT_ADMIN_PER_S = 20,     /* questions and orders of one connection in the long run */
     CT_ADMIN_BURST = 50,     /* and at once */
     CT_ADMIN_ALL = 10,       /* times as many of all connections together */
+    CT_ADMIN_JOBS = 8,       /* in a status count as one question more */
     CT_ADMIN_ACCOUNT = 5,    /* times as many of all connections of one account */
     CT_ADMIN_HELD = 64,      /* events before the first round that may wait for its node 0 */
 };

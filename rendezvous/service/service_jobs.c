@@ -26,6 +26,36 @@ void ct_service_free_job(struct ct_service_job *job)
     free(job);
 }
 
+/* ---- their stores ---- */
+
+/* 0; CT_ELIMIT: then nothing of it is charged. */
+static int charge(struct ct_service_job *job, enum ct_quota quota, ptrdiff_t amount)
+{
+    struct ct_accounts *accounts = &job->service->accounts;
+
+    if (amount > 0)
+        return ct_accounts_take(accounts, job->account, quota, (uint64_t)amount,
+                                &job->service->refusal);
+    ct_accounts_give(accounts, job->account, quota, (uint64_t)-amount);
+    return 0;
+}
+
+/* ct_store_charge_fn: the store grows or shrinks. */
+static bool charge_store(void *context, ptrdiff_t places, ptrdiff_t bytes)
+{
+    struct ct_service_job *job = context;
+
+    if (charge(job, CT_QUOTA_KEYS, places) == 0) {
+        if (charge(job, CT_QUOTA_BYTES, bytes) == 0)
+            return true;
+        (void)charge(job, CT_QUOTA_KEYS, -places);
+    }
+    job->store_refused = true;
+    return false;
+}
+
+/* ---- the list ---- */
+
 struct ct_service_job *ct_service_find_job(const struct ct_service *service, const char *name)
 {
     struct ct_service_job *job = service->jobs;
@@ -46,7 +76,7 @@ struct ct_service_job *ct_service_add_job(struct ct_service *service, uint64_t n
     job->core = core;
     ct_rdzv_set_rebuild(core, service->rebuild);
     ct_accounts_charge(&service->accounts, NULL, CT_QUOTA_JOBS, 1);
-    struct ct_store_limits limits = {.charge = ct_service_charge_store};
+    struct ct_store_limits limits = {.charge = charge_store};
     memcpy(limits.hash_key, service->limits.hash_key, sizeof(limits.hash_key));
     job->store = ct_store_new(&limits, ct_service_on_reply, job);
     job->history = ct_history_new(now_ms);
@@ -128,31 +158,6 @@ static void adopt(struct ct_service_job *job, struct ct_account *account)
         ct_accounts_give(accounts, NULL, i, has[i]);
         ct_accounts_charge(accounts, account, i, has[i]);
     }
-}
-
-/* 0; CT_ELIMIT: then nothing of it is charged. */
-static int charge(struct ct_service_job *job, enum ct_quota quota, ptrdiff_t amount)
-{
-    struct ct_accounts *accounts = &job->service->accounts;
-
-    if (amount > 0)
-        return ct_accounts_take(accounts, job->account, quota, (uint64_t)amount,
-                                &job->service->refusal);
-    ct_accounts_give(accounts, job->account, quota, (uint64_t)-amount);
-    return 0;
-}
-
-bool ct_service_charge_store(void *context, ptrdiff_t places, ptrdiff_t bytes)
-{
-    struct ct_service_job *job = context;
-
-    if (charge(job, CT_QUOTA_KEYS, places) == 0) {
-        if (charge(job, CT_QUOTA_BYTES, bytes) == 0)
-            return true;
-        (void)charge(job, CT_QUOTA_KEYS, -places);
-    }
-    job->store_refused = true;
-    return false;
 }
 
 /* ---- beginning ---- */

@@ -187,9 +187,6 @@ struct ct_service_job *ct_service_demand_job(struct ct_service *service, uint64_
                                              const struct ct_service_link *link,
                                              const struct ct_rdzv_params *params, bool is_fresh);
 
-/* A job's store grows or shrinks (ct_store_charge_fn); `context` is the job. */
-bool ct_service_charge_store(void *context, ptrdiff_t places, ptrdiff_t bytes);
-
 /* ---- service_quota.c ---- */
 
 /* Have a line about the job in the log, unless its account has had its share of those. */

@@ -24,8 +24,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The store is about to have so many more places (keys, and those who wait for one) and bytes: true,
- * or false to have what needs them refused. Fewer are never refused. */
+/* The store is about to have so many more places (keys, and those who wait for one) and bytes:
+ * true, or false to have what needs them refused. Fewer are never refused. */
 typedef bool (*ct_store_charge_fn)(void *context, ptrdiff_t places, ptrdiff_t bytes);
 
 struct ct_store_limits {

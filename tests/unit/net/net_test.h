@@ -64,7 +64,7 @@ bool net_is_open(const struct ct_conn *conn);
 /* The silence limit of an OPEN connection from now on. */
 void net_set_idle(struct ct_conn *conn, uint32_t idle_ms);
 
-/* Have an accepted connection be another account's from now on, as on loopback all are one user's. */
+/* Have an accepted connection be another account's from now on: on loopback all are one user's. */
 void net_set_account(struct ct_conn *conn, uint64_t account);
 
 /* Turn the loop until the condition holds; the test fails after 20 s. */
