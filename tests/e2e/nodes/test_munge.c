@@ -59,7 +59,7 @@ static void copy_program(void)
     ct_buf_deinit(&text);
 }
 
-static int run_as(struct proc *proc, unsigned uid, const char *const *words)
+static void start_as(struct proc *proc, unsigned uid, const char *const *words)
 {
     char id[16], program[PATH_MAX], home[PATH_MAX];
     const char *argv[32] = {"/usr/bin/setpriv", "--reuid", id,  "--regid", id,
@@ -74,7 +74,13 @@ static int run_as(struct proc *proc, unsigned uid, const char *const *words)
         cr_assert_eq(chown(home + strlen("HOME="), uid, uid), 0);
     for (; *words != NULL && count < CT_COUNT(argv) - 1; words++)
         argv[count++] = *words;
-    return proc_run(proc, argv, env, 30);
+    proc_start(proc, argv, env);
+}
+
+static int run_as(struct proc *proc, unsigned uid, const char *const *words)
+{
+    start_as(proc, uid, words);
+    return proc_finish(proc, 30);
 }
 
 static void write_ring(const char *lines)
@@ -182,6 +188,48 @@ Test(munge, users_of_a_daemon_may_do_what_the_lines_of_its_ring_say_and_nothing_
         cr_assert_eq(kill(running[i].pid, SIGTERM), 0);
         (void)proc_finish(&running[i], 20);
         proc_free(&running[i]);
+    }
+    end_daemon();
+}
+
+static bool is_counted(void *context)
+{
+    const char *words = context;
+    struct proc run;
+
+    (void)e2e_run(&run, "status", "--rdzv_endpoint", endpoint, "--key_file", own, NULL);
+    bool is = strstr(ct_buf_str(&run.text), words) != NULL;
+    proc_free(&run);
+    return is;
+}
+
+Test(munge, users_of_one_line_have_quotas_of_their_own)
+{
+    static const unsigned users[] = {ADA, BOB};
+    struct proc jobs[2];
+    char names[2][16];
+
+    if (geteuid() != 0)
+        cr_skip_test("skipped: being two users needs root");
+    copy_program();
+    write_ring("munge staff agent %u-* * -\n");
+    start_daemon();
+    const char *nap = e2e_script("nap", "#!/bin/sh\nexec sleep 600\n");
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(names[i], sizeof names[i], "%u-1", users[i]);
+        start_as(&jobs[i], users[i],
+                 (const char *const[]){"--nnodes=1", "--node_rank=0", "--rdzv_id", names[i],
+                                       "--rdzv_endpoint", endpoint, "--key_file", of_root, nap,
+                                       NULL});
+    }
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(names[i], sizeof names[i], "user %u", users[i]);
+        proc_until(is_counted, names[i], 20, names[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(kill(jobs[i].pid, SIGTERM), 0);
+        (void)proc_finish(&jobs[i], 20);
+        proc_free(&jobs[i]);
     }
     end_daemon();
 }
