@@ -23,19 +23,20 @@ const struct ct_grant *ct_conn_grant(const struct ct_conn *conn)
 
 bool ct_conn_user_of_peer(const struct ct_conn *conn, unsigned *ret_uid)
 {
+    int64_t known = ct_conn_known_user(conn);
     int fd;
 
-    if (conn->tls != NULL && ct_tls_user(conn->tls, ret_uid))
-        return true;
-    if (conn->uid >= 0)
-        *ret_uid = (unsigned)conn->uid;
-    return conn->uid >= 0 ||
+    if (known >= 0)
+        *ret_uid = (unsigned)known;
+    return known >= 0 ||
            (uv_fileno(&conn->io.handle, &fd) == 0 && ct_address_find_peer_user(fd, ret_uid) == 0);
 }
 
 int64_t ct_conn_known_user(const struct ct_conn *conn)
 {
-    return conn->uid;
+    unsigned uid;
+
+    return conn->tls != NULL && ct_tls_user(conn->tls, &uid) ? (int64_t)uid : conn->uid;
 }
 
 int ct_conn_may(const struct ct_conn *conn, enum ct_right right, const char *job,

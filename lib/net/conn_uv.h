@@ -116,7 +116,8 @@ const struct ct_grant *ct_conn_grant(const struct ct_conn *conn);
  * not known. */
 bool ct_conn_user_of_peer(const struct ct_conn *conn, unsigned *ret_uid);
 
-/* Return the user of a peer on this machine as the listener found it, at no cost; -1: not known. */
+/* Return the user of a peer on this machine as the listener found it, or of one whom munge names;
+ * -1: not known. Costs nothing. */
 int64_t ct_conn_known_user(const struct ct_conn *conn);
 
 /* On the listener's side: return 0 when this peer may do what `right` says to `job` (NULL: to some

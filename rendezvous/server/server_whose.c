@@ -1,6 +1,6 @@
-/* Whose a connection is, for quotas (rendezvous/service/accounts.h): its key's, where the ring names
- * it. A key that all of a daemon's users have says nothing of that: then it is the user on this
- * machine, else the address. */
+/* Whose a connection is, for quotas (rendezvous/service/accounts.h): its key's, where the ring
+ * names it. A key that all of a daemon's users have, and a line of munge, say nothing of that: then
+ * it is the user on this machine, or whom munge names, else the address. */
 #include "rendezvous/server/server_state_uv.h"
 
 #include "net/address.h"
@@ -14,7 +14,7 @@ bool ct_server_whose(void *context, void *peer, struct ct_account_name *ret_name
     if (conn == NULL) /* of this process: the page's */
         return false;
     const struct ct_grant *grant = ct_conn_grant(conn);
-    bool is_named = grant != NULL && grant->name[0] != '\0';
+    bool is_named = grant != NULL && grant->name[0] != '\0' && grant->user[0] == '\0';
     const struct ct_account_of of = {.key = is_named ? grant->name : NULL,
                                      .uid = ct_conn_known_user(conn),
                                      .network = ct_address_network(ct_conn_peer(conn), network)};

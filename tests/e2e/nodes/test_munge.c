@@ -42,6 +42,14 @@ static void leave(void)
 
 TestSuite(munge, .init = enter, .fini = leave, .timeout = 120);
 
+/* An endpoint on loopback that no other test has: the address is this process's. */
+static void own_endpoint(int index, char text[32])
+{
+    unsigned pid = (unsigned)getpid();
+
+    (void)snprintf(text, 32, "127.%u.%u.%d:29400", 64 + pid / 256 % 128, pid % 256, index + 1);
+}
+
 /* ---- two users of a daemon ---- */
 
 /* A program that they may run, as they may not enter the tree that it was built in. */
@@ -59,7 +67,7 @@ static void copy_program(void)
     ct_buf_deinit(&text);
 }
 
-static int run_as(struct proc *proc, unsigned uid, const char *const *words)
+static void start_as(struct proc *proc, unsigned uid, const char *const *words)
 {
     char id[16], program[PATH_MAX], home[PATH_MAX];
     const char *argv[32] = {"/usr/bin/setpriv", "--reuid", id,  "--regid", id,
@@ -74,7 +82,13 @@ static int run_as(struct proc *proc, unsigned uid, const char *const *words)
         cr_assert_eq(chown(home + strlen("HOME="), uid, uid), 0);
     for (; *words != NULL && count < CT_COUNT(argv) - 1; words++)
         argv[count++] = *words;
-    return proc_run(proc, argv, env, 30);
+    proc_start(proc, argv, env);
+}
+
+static int run_as(struct proc *proc, unsigned uid, const char *const *words)
+{
+    start_as(proc, uid, words);
+    return proc_finish(proc, 30);
 }
 
 static void write_ring(const char *lines)
@@ -186,6 +200,48 @@ Test(munge, users_of_a_daemon_may_do_what_the_lines_of_its_ring_say_and_nothing_
     end_daemon();
 }
 
+static bool is_counted(void *context)
+{
+    const char *words = context;
+    struct proc run;
+
+    (void)e2e_run(&run, "status", "--rdzv_endpoint", endpoint, "--key_file", own, NULL);
+    bool is = strstr(ct_buf_str(&run.text), words) != NULL;
+    proc_free(&run);
+    return is;
+}
+
+Test(munge, users_of_one_line_have_quotas_of_their_own)
+{
+    static const unsigned users[] = {ADA, BOB};
+    struct proc jobs[2];
+    char names[2][16];
+
+    if (geteuid() != 0)
+        cr_skip_test("skipped: being two users needs root");
+    copy_program();
+    write_ring("munge staff agent %u-* * -\n");
+    start_daemon();
+    const char *nap = e2e_script("nap", "#!/bin/sh\nexec sleep 600\n");
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(names[i], sizeof names[i], "%u-1", users[i]);
+        start_as(&jobs[i], users[i],
+                 (const char *const[]){"--nnodes=1", "--node_rank=0", "--rdzv_id", names[i],
+                                       "--rdzv_endpoint", endpoint, "--key_file", of_root, nap,
+                                       NULL});
+    }
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(names[i], sizeof names[i], "user %u", users[i]);
+        proc_until(is_counted, names[i], 20, names[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(kill(jobs[i].pid, SIGTERM), 0);
+        (void)proc_finish(&jobs[i], 20);
+        proc_free(&jobs[i]);
+    }
+    end_daemon();
+}
+
 /* ---- nodes without a key file ---- */
 
 Test(munge, two_nodes_meet_and_share_a_store_without_a_key_file)
@@ -194,7 +250,7 @@ Test(munge, two_nodes_meet_and_share_a_store_without_a_key_file)
     char port[32], rank[32], words[64];
     const char *show = e2e_script("show", "#!/bin/sh\necho \"rank $RANK of $WORLD_SIZE\"\n");
 
-    (void)snprintf(port, sizeof port, "127.0.0.1:%d", e2e_free_port());
+    own_endpoint(0, port);
     for (int i = 0; i < 2; i++) {
         (void)snprintf(rank, sizeof rank, "--node_rank=%d", i);
         e2e_start(&nodes[i], "--nnodes=2", rank, "--rdzv_id=night", "--rdzv_endpoint", port,
@@ -215,7 +271,7 @@ Test(munge, a_rendezvous_here_cannot_be_that_of_another_account)
     struct proc node;
 
     (void)snprintf(key, sizeof key, "munge:%u:%s", (unsigned)geteuid() + 1, munged.socket);
-    (void)snprintf(port, sizeof port, "127.0.0.1:%d", e2e_free_port());
+    own_endpoint(0, port);
     cr_assert_eq(e2e_run(&node, "--nnodes=2", "--node_rank=0", "--rdzv_endpoint", port,
                          "--key_file", key, "--no_python", "true", NULL),
                  2, "%s", ct_buf_str(&node.text));
@@ -248,7 +304,7 @@ Test(munge, three_daemons_know_each_other_and_a_job_by_munge)
     char listen[3][32], list[128], folders[3][16], journal[PATH_MAX];
 
     for (int i = 0; i < 3; i++)
-        (void)snprintf(listen[i], sizeof listen[i], "127.0.0.1:%d", e2e_free_port());
+        own_endpoint(i, listen[i]);
     (void)snprintf(list, sizeof list, "%s,%s,%s", listen[0], listen[1], listen[2]);
     for (int i = 0; i < 3; i++) {
         (void)snprintf(folders[i], sizeof folders[i], "journal%d", i);
