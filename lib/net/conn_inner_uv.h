@@ -4,6 +4,7 @@
  *   listen_uv.c   accepts the stream (server)                   -> ct_conn_begin
  *   conn_uv.c     handshake, messages in, deadlines, the end
  *   conn_out_uv.c messages out, the orderly end
+ *   conn_proof_uv.c TLS: by what it is secured, what its peer has proved
  *   munge_uv.c    a credential of munge is sealed (client) or opened (server) by a worker */
 #ifndef CT_NET_CONN_INNER_UV_H
 #define CT_NET_CONN_INNER_UV_H
@@ -105,6 +106,9 @@ struct ct_conn_secret {
     const struct ct_key *key;
     struct ct_key_ring *ring;
 };
+
+/* Make its end of TLS (conn_proof_uv.c). 0; a code of ct_tls_new_client, ct_tls_new_server. */
+int ct_conn_secure(struct ct_conn *conn, const struct ct_conn_secret *secret, struct ct_error *err);
 
 /* Begin on the connected stream in `io`: enter HANDSHAKE (with a secret) or OPEN. Without one
  * (NULL) a peer on this machine must be this user's or root's. */

@@ -521,29 +521,6 @@ static void fail_to_begin(struct ct_conn *conn, int code, const struct ct_error 
         ct_conn_end(conn, why);
 }
 
-/* May a peer that has proved no key cost a handshake by certificate? */
-static bool may_shake_hands(void *user)
-{
-    struct ct_conn *conn = user;
-
-    return ct_listener_may_shake_hands(conn->listener, conn);
-}
-
-static int secure(struct ct_conn *conn, const struct ct_conn_secret *secret, struct ct_error *err)
-{
-    if (secret->ring == NULL && secret->key->kind == CT_KEY_MUNGE)
-        return ct_conn_seal(conn, secret->key, err);
-    int code = secret->ring != NULL
-                   ? ct_tls_new_server(&conn->tls, secret->ring, err)
-                   : ct_tls_new_client(&conn->tls, secret->key, conn->options.job, err);
-
-    if (code == 0 && conn->listener != NULL)
-        ct_tls_set_gate(conn->tls, may_shake_hands, conn);
-    if (code == 0 && conn->options.accept_expired)
-        ct_tls_accept_expired(conn->tls);
-    return code;
-}
-
 void ct_conn_begin(struct ct_conn *conn, const struct ct_conn_secret *secret)
 {
     struct ct_error err = {0};
@@ -557,7 +534,7 @@ void ct_conn_begin(struct ct_conn *conn, const struct ct_conn_secret *secret)
     if (code == 0 && (!is_tcp || secret == NULL))
         code = check_user(conn, &err);
     else if (code == 0)
-        code = secure(conn, secret, &err);
+        code = ct_conn_secure(conn, secret, &err);
     if (code != 0) {
         fail_to_begin(conn, code, &err);
         return;

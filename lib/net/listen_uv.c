@@ -34,6 +34,8 @@ enum {
     REPORT_MS = 10000,        /* one report a peer address in this time */
     REPORTED = 64,            /* addresses remembered for that */
     HANDSHAKES = 200,         /* by certificate, of strangers: a second, and at once */
+    HANDSHAKES_OF_ONE = 20,   /* of one account among them: a second, and twice as many at once */
+    HANDSHAKE_SLOTS = 256,    /* in which accounts are counted */
 };
 
 /* A socket that listens, with what the kernel holds for it. */
@@ -73,8 +75,9 @@ struct ct_listener {
     bool turns_closed;
 
     uint32_t connections;
-    struct ct_pending pending;  /* those of them that have not proved themselves */
-    struct ct_pace handshakes;  /* by certificate, of strangers */
+    struct ct_pending pending; /* those of them that have not proved themselves */
+    struct ct_pace handshakes; /* by certificate, of strangers; of each slot of accounts */
+    struct ct_pace handshakes_of[HANDSHAKE_SLOTS];
     uint64_t crowd_ms;          /* when a stranger had to give way last; 0: never */
     uint64_t trusted[ACCOUNTS]; /* accounts that have proved themselves, each at its own slot */
     struct {
@@ -212,8 +215,12 @@ bool ct_listener_is_busy(const struct ct_listener *listener)
 
 bool ct_listener_may_shake_hands(struct ct_listener *listener, const struct ct_conn *conn)
 {
+    struct ct_pace *of_one = &listener->handshakes_of[conn->account % HANDSHAKE_SLOTS];
+    uint64_t now_ms = uv_now(listener->loop);
+
     return conn->place == CT_PLACE_TRUSTED ||
-           ct_pace_take(&listener->handshakes, uv_now(listener->loop), HANDSHAKES, HANDSHAKES) == 0;
+           (ct_pace_take(of_one, now_ms, HANDSHAKES_OF_ONE, 2 * HANDSHAKES_OF_ONE) == 0 &&
+            ct_pace_take(&listener->handshakes, now_ms, HANDSHAKES, HANDSHAKES) == 0);
 }
 
 static void on_update(uv_timer_t *timer)

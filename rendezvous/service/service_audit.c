@@ -30,8 +30,8 @@ int ct_service_lets_in(const struct ct_service *service, const struct ct_service
     return code == 0 && is_admin ? ct_service_may(service, link, CT_RIGHT_NEW, job, err) : code;
 }
 
-/* As the member that it is, or, where the record is put together anew of what nodes say, as one that
- * has been in a round. */
+/* As the member that it is, or, where the record is put together anew of what nodes say, as one
+ * that has been in a round. */
 static bool comes_back(const struct ct_service *service, const struct ct_service_link *link,
                        const struct ct_msg_join *join)
 {

@@ -132,7 +132,8 @@ bool ct_service_shows(const struct ct_grant *reader, const struct ct_service_job
 int ct_service_may(const struct ct_service *service, const struct ct_service_link *link,
                    enum ct_right right, const char *job, struct ct_error *err);
 
-/* May the sender of a HELLO go on: a node, or an operator, who has no job to come back to? 0; CT_EAUTH. */
+/* May the sender of a HELLO go on: a node, or an operator, who has no job to come back to? 0;
+ * CT_EAUTH. */
 int ct_service_lets_in(const struct ct_service *service, const struct ct_service_link *link,
                        bool is_admin, const char *job, struct ct_error *err);
 

@@ -1,5 +1,33 @@
-/* Who the peer of a connection is, and what it may do. */
+/* What secures a connection, and what its peer has proved by that; see conn_uv.h. */
 #include "net/conn_inner_uv.h"
+
+/* May a peer that has proved no key cost a handshake by certificate? */
+static bool may_shake_hands(void *user)
+{
+    struct ct_conn *conn = user;
+
+    return ct_listener_may_shake_hands(conn->listener, conn);
+}
+
+int ct_conn_secure(struct ct_conn *conn, const struct ct_conn_secret *secret, struct ct_error *err)
+{
+    if (secret->ring == NULL && secret->key->kind == CT_KEY_MUNGE)
+        return ct_conn_seal(conn, secret->key, err);
+    int code = secret->ring != NULL
+                   ? ct_tls_new_server(&conn->tls, secret->ring, err)
+                   : ct_tls_new_client(&conn->tls, secret->key, conn->options.job, err);
+
+    if (code == 0 && conn->listener != NULL)
+        ct_tls_set_gate(conn->tls, may_shake_hands, conn);
+    if (code == 0 && conn->options.accept_expired)
+        ct_tls_accept_expired(conn->tls);
+    return code;
+}
+
+bool ct_conn_is_accepted(const struct ct_conn *conn, const struct ct_key_ring *ring)
+{
+    return conn->tls != NULL && ct_tls_is_accepted(conn->tls, ring);
+}
 
 void *ct_conn_user(const struct ct_conn *conn)
 {
@@ -52,11 +80,6 @@ int ct_conn_may(const struct ct_conn *conn, enum ct_right right, const char *job
                             job);
     bool is_known = grant->user_count > 0 && ct_conn_user_of_peer(conn, &uid);
     return ct_grant_may(grant, right, job, is_known ? (int64_t)uid : -1, err);
-}
-
-bool ct_conn_is_accepted(const struct ct_conn *conn, const struct ct_key_ring *ring)
-{
-    return conn->tls != NULL && ct_tls_is_accepted(conn->tls, ring);
 }
 
 void ct_conn_set_frame_limit(struct ct_conn *conn, uint32_t limit)
