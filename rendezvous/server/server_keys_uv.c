@@ -154,7 +154,7 @@ bool ct_server_is_revoked(struct ct_rdzv_server *server, struct ct_conn *conn)
     const struct ct_grant *grant = ct_conn_grant(conn);
     char text[128];
 
-    if (grant == NULL || (grant->by == CT_KEY_SECRET && server->ring_file[0] == '\0') ||
+    if (grant == NULL || (grant->by != CT_KEY_CERTIFICATE && server->ring_file[0] == '\0') ||
         ct_conn_is_accepted(conn, server->ring))
         return false;
     (void)snprintf(text, sizeof text, "%s %s (%s) was revoked or changed",

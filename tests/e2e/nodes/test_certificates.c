@@ -340,6 +340,34 @@ Test(certificates, two_nodes_meet_at_one_of_them_and_their_store_goes_by_certifi
         proc_free(&nodes[i]);
 }
 
+Test(certificates, nodes_hold_their_record_together_and_it_outlives_its_host)
+{
+    char list[128];
+    struct proc nodes[3];
+    int port = e2e_free_port();
+
+    sign("ada", "URI:ctrun://agent/ada-*");
+    (void)snprintf(list, sizeof list, "127.0.0.1:%d", port);
+    for (int i = 0; i < 3; i++) {
+        char address[64], rank[32];
+        const char *const words[] = {
+            "--nnodes=3", rank,          "--rdzv_endpoint", list,  "--rdzv_id=ada-h",
+            address,      "--no-python", "/bin/sleep",      "600", NULL};
+        (void)snprintf(address, sizeof address, "--local_addr=127.0.0.%d", i + 1);
+        (void)snprintf(rank, sizeof rank, "--node_rank=%d", i);
+        start_as(&nodes[i], "ada", NULL, words);
+    }
+    for (int i = 0; i < 3; i++)
+        (void)proc_wait_text(&nodes[i], "joined the job at ", 20);
+    cr_assert_eq(kill(nodes[0].pid, SIGKILL), 0);
+    (void)proc_wait_text(&nodes[1], "the rendezvous is back", 20);
+    for (int i = 0; i < 3; i++) {
+        (void)kill(nodes[i].pid, SIGTERM);
+        (void)proc_finish(&nodes[i], 20);
+        proc_free(&nodes[i]);
+    }
+}
+
 Test(certificates, three_daemons_hold_the_record_together)
 {
     char list[128], listen[3][32], journal[3][PATH_MAX];
