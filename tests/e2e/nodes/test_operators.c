@@ -2,9 +2,7 @@
  * exit status, and disturbs nobody else. */
 #include "e2e.h"
 
-#include "base/arena.h"
 #include "base/assert.h"
-#include "wire/link.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -490,87 +488,4 @@ Test(operators, a_job_shows_what_happened_to_it_and_where_its_time_went)
     cr_assert_eq(kill(job.pid, SIGTERM), 0);
     (void)proc_finish(&job, 30);
     proc_free(&job);
-}
-
-/* ---- the wrong version ----------------------------------------------------------------------- */
-
-enum { ANOTHER_PROTOCOL = 99 };
-
-static void receive(struct ct_link *link, struct ct_arena *arena, struct ct_message *message)
-{
-    struct ct_error err = {0};
-
-    cr_assert_eq(ct_link_receive(link, 10000, arena, message, &err), 0, "%s", err.text);
-}
-
-static void send_message(struct ct_link *link, const struct ct_message *message)
-{
-    struct ct_error err = {0};
-
-    cr_assert_eq(ct_link_send(link, message, 10000, &err), 0, "%s", err.text);
-}
-
-Test(operators, an_agent_of_another_version_is_refused_with_both_versions)
-{
-    struct proc daemon;
-    struct ct_link link;
-    struct ct_arena arena;
-    struct ct_message answer;
-    int ignored, fd = e2e_loopback_socket(&ignored);
-    const char *endpoint = e2e_daemon(&daemon);
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-
-    to.sin_port = htons((uint16_t)atoi(strrchr(endpoint, ':') + 1));
-    cr_assert_eq(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
-    ct_link_init(&link, fd, CT_FROM_SERVER);
-    ct_arena_init(&arena, 1 << 16);
-    send_message(&link, &(struct ct_message){.type = CT_MSG_HELLO,
-                                             .hello = {.protocol = ANOTHER_PROTOCOL,
-                                                       .job = "none",
-                                                       .host = "newer",
-                                                       .role = "agent",
-                                                       .incarnation = {1, 2}}});
-    receive(&link, &arena, &answer);
-    cr_assert_eq(answer.type, CT_MSG_REFUSE);
-    cr_assert_eq(answer.refuse.code, CT_EPROTOCOL);
-    cr_assert_eq(answer.refuse.retry_ms, 0, "trying again is of no use");
-    cr_assert_not_null(strstr(answer.refuse.text, "host newer"), "%s", answer.refuse.text);
-    cr_assert_not_null(strstr(answer.refuse.text, "protocol 99, here"), "%s", answer.refuse.text);
-    ct_arena_deinit(&arena);
-    ct_link_deinit(&link);
-    (void)close(fd);
-    stop_daemon(&daemon);
-}
-
-Test(operators, a_rendezvous_of_another_version_ends_the_agent_with_its_sentence_and_76)
-{
-    static const char sentence[] =
-        "host here speaks protocol 1, this rendezvous speaks 99: install "
-        "the same version of ctrun on all nodes";
-    struct proc node;
-    struct ct_link link;
-    struct ct_arena arena;
-    struct ct_message hello;
-    char endpoint[64];
-    int port, listener = e2e_loopback_socket(&port);
-
-    (void)snprintf(endpoint, sizeof endpoint, "127.0.0.1:%d", port);
-    cr_assert_eq(listen(listener, 1), 0);
-    e2e_start(&node, "--nnodes=2", "--node_rank=1", "--rdzv_endpoint", endpoint, "/bin/true", NULL);
-    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-    cr_assert_geq(fd, 0);
-    ct_link_init(&link, fd, CT_FROM_NODE);
-    ct_arena_init(&arena, 1 << 16);
-    receive(&link, &arena, &hello);
-    cr_assert_eq(hello.type, CT_MSG_HELLO);
-    cr_assert_eq(hello.hello.protocol, CT_WIRE_PROTOCOL);
-    send_message(&link, &(struct ct_message){.type = CT_MSG_REFUSE,
-                                             .refuse = {.code = CT_EPROTOCOL, .text = sentence}});
-    cr_assert_eq(proc_finish(&node, 10), 76, "%s", ct_buf_str(&node.text));
-    e2e_said(&node, sentence);
-    proc_free(&node);
-    ct_arena_deinit(&arena);
-    ct_link_deinit(&link);
-    (void)close(fd);
-    (void)close(listener);
 }
