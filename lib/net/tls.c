@@ -4,12 +4,9 @@
  *
  * A server makes its SSL object when the client's first record is whole: most of those who will
  * never prove a key send none, and the object is most of what a connection costs. */
-#include "net/tls.h"
+#include "net/tls_inner.h"
 
-#include "net/certificates.h"
-#include "net/psk.h"
 #include "net/tls_context.h"
-#include "net/tls_munge.h"
 
 #include "base/assert.h"
 #include "base/str.h"
@@ -21,39 +18,7 @@
 
 enum {
     WRITE_PART = 64 << 10,
-    HEADER = 5,                   /* of a record: type, version, length */
-    RECORD = (16 << 10) + HEADER, /* the longest in clear */
-};
-
-struct ct_tls {
-    const struct ct_openssl *ssl; /* the library */
-    SSL *end;                     /* NULL on a server before the first record */
-    BIO *in, *out;                /* owned by `end` */
-    struct ct_buf first;
-    struct ct_key key;            /* a client's */
-    struct ct_key_ring *ring;     /* a server's */
-    const struct ct_grant *grant; /* of the key in it that the client named; NULL: none yet */
-    bool server;
-    bool ready;
-    bool is_for_all;               /* on a server: the client's job is "" */
-    bool stranger;                 /* the peer opened with something that is not TLS */
-    bool alerted;                  /* told so, without `end` */
-    unsigned char opening[HEADER]; /* the peer's first bytes */
-    size_t opening_size;
-    char key_tag[CT_TLS_TAG];   /* a client's */
-    char job_tag[CT_TLS_TAG];   /* the client's job; on a server known once a client named it */
-    char peer_key[CT_TLS_TAG];  /* on a server: the other key that a client offered; "" */
-    char name[CT_PSK_NAME];     /* on a client: the identity it sends */
-    struct ct_tls_munge *munge; /* NULL: no credential of munge is shown */
-    size_t fed;                 /* before it was ready */
-    bool has_read;              /* something of the peer */
-
-    struct ct_certificates *certificates; /* held; NULL: this end has none */
-    struct ct_certificate_peer peer;
-    char job[CT_GRANT_JOBS]; /* a client's with certificates */
-    bool (*may)(void *user); /* a server's gate */
-    void *user;
-    bool turned_away; /* by it */
+    RECORD = (16 << 10) + CT_TLS_HEADER, /* the longest in clear */
 };
 
 const unsigned char ct_tls_alert[CT_TLS_ALERT] = {0x15, 3, 3, 0, 2, 2, 40};
@@ -365,8 +330,8 @@ static bool is_first_whole(const struct ct_tls *tls)
 {
     size_t length = (size_t)tls->opening[3] << 8 | tls->opening[4];
 
-    return tls->opening_size == HEADER &&
-           (tls->first.size >= HEADER + length || HEADER + length > RECORD);
+    return tls->opening_size == CT_TLS_HEADER &&
+           (tls->first.size >= CT_TLS_HEADER + length || CT_TLS_HEADER + length > RECORD);
 }
 
 /* A server's first bytes; those that follow in the same piece come with them. */
@@ -405,110 +370,6 @@ int ct_tls_feed(struct ct_tls *tls, const void *data, size_t size)
     return tls->end == NULL ? feed_first(tls, data, size) : feed_end(tls, data, size);
 }
 
-static bool opens_with(const struct ct_tls *tls, const char *word)
-{
-    return memcmp(tls->opening, word, CT_MIN(tls->opening_size, strlen(word))) == 0;
-}
-
-static int refuse_stranger(const struct ct_tls *tls, struct ct_error *err)
-{
-    bool http = opens_with(tls, "HTTP") || opens_with(tls, "GET ") || opens_with(tls, "POST");
-
-    if (opens_with(tls, "CTR"))
-        return ct_error_set(err, CT_EAUTH,
-                            "the peer speaks in clear: it has no key file, this side has one");
-    return ct_error_set(err, CT_EPROTOCOL, "the peer opened with the byte %02x: it speaks %s",
-                        tls->opening[0], http ? "HTTP, no TLS" : "no TLS");
-}
-
-/* The client named a key that is not in the ring. */
-static int refuse_key(const struct ct_tls *tls, struct ct_error *err)
-{
-    const struct ct_grant *whole = ct_key_ring_whole(tls->ring);
-
-    if (whole == NULL && ct_key_ring_count(tls->ring) == 0)
-        return ct_error_set(err, CT_EAUTH,
-                            "the peer has a key file (tag %s), this side takes users by munge "
-                            "alone: give the peer --key_file munge:",
-                            tls->peer_key);
-    if (whole == NULL)
-        return ct_error_set(err, CT_EAUTH,
-                            "the peer's key (tag %s) is not in this side's key ring: it was "
-                            "revoked, or is another site's",
-                            tls->peer_key);
-    return ct_error_set(err, CT_EAUTH,
-                        "the peer has another key (tag %s, this side's is %s): give both ends the "
-                        "same key file",
-                        tls->peer_key, whole->id);
-}
-
-/* The peer has told by an alert that it does not take what this side has shown. */
-static bool is_refusal(int reason)
-{
-    switch (reason) {
-    case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE:
-    case SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER:
-    case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
-    case SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE:
-    case SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED:
-    case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
-    case SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN:
-    case SSL_R_TLSV1_ALERT_DECRYPT_ERROR:
-    case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
-    case SSL_R_TLSV1_ALERT_ACCESS_DENIED:
-    case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
-        return true;
-    default:
-        return false;
-    }
-}
-
-static int refuse_certificates(const struct ct_tls *tls, int reason, struct ct_error *err)
-{
-    if (tls->turned_away)
-        return ct_error_set(err, CT_EUNAVAILABLE,
-                            "more peers that are not known begin a TLS handshake by certificate "
-                            "than are let in a second");
-    if (tls->peer.why.code != 0)
-        return ct_error_set(err, CT_EAUTH, "%s", tls->peer.why.text);
-    if (!tls->server && reason == SSL_R_TLSV1_ALERT_INTERNAL_ERROR)
-        return ct_error_set(err, CT_ECLOSED, "the peer has no time for a TLS handshake now");
-    if (tls->server && reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE)
-        return ct_error_set(err, CT_EAUTH,
-                            "the peer has neither a key of this side nor a certificate");
-    return 0;
-}
-
-/* The handshake ended badly; OpenSSL has left its reason in the queue. */
-static int refuse_handshake(const struct ct_tls *tls, struct ct_error *err)
-{
-    unsigned long last = tls->ssl->ERR_peek_last_error();
-    const char *text = tls->ssl->ERR_reason_error_string(last);
-    int reason = ERR_GET_REASON(last);
-    bool by_key = !tls->server && tls->certificates == NULL;
-    int code = ct_tls_munge_refuse(tls->munge, tls->server, reason, err);
-
-    if (code != 0)
-        return code;
-    if (tls->peer_key[0] != '\0')
-        return refuse_key(tls, err);
-    code = tls->certificates != NULL ? refuse_certificates(tls, reason, err) : 0;
-    if (code != 0)
-        return code;
-    if (tls->certificates != NULL && is_refusal(reason))
-        return ct_error_set(
-            err, CT_EAUTH, "the peer did not accept this side's certificate (%s): %s",
-            ct_certificates_grant(tls->certificates)->id, text != NULL ? text : "no reason given");
-    if (is_refusal(reason) || (by_key && (reason == SSL_R_TLSV1_ALERT_INTERNAL_ERROR ||
-                                          reason == SSL_R_CERTIFICATE_VERIFY_FAILED)))
-        return ct_error_set(err, CT_EAUTH,
-                            "the peer did not accept this side's key (tag %s): it has another key "
-                            "file, or none",
-                            tls->key_tag);
-    return ct_error_set(err, CT_EAUTH, "the TLS handshake failed: %s",
-                        text != NULL ? text : "no reason given");
-}
-
 /* 1 when done, 0 when more input is needed. */
 static int shake_hands(struct ct_tls *tls, struct ct_error *err)
 {
@@ -523,7 +384,7 @@ static int shake_hands(struct ct_tls *tls, struct ct_error *err)
         int why = tls->ssl->SSL_get_error(tls->end, result);
         return why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_CLIENT_HELLO_CB
                    ? 0
-                   : refuse_handshake(tls, err);
+                   : ct_tls_refuse_handshake(tls, err);
     }
     /* Belt and braces: nothing else than our key or a certificate can have led here. */
     if (!tls->ssl->SSL_session_reused(tls->end) && !tls->peer.is_believed)
@@ -540,14 +401,14 @@ static int shake_hands(struct ct_tls *tls, struct ct_error *err)
 int ct_tls_handshake(struct ct_tls *tls, struct ct_error *err)
 {
     if (tls->stranger)
-        return refuse_stranger(tls, err);
+        return ct_tls_refuse_stranger(tls, err);
     return tls->ready ? 0 : CT_MIN(shake_hands(tls, err), 0);
 }
 
 long ct_tls_read(struct ct_tls *tls, void *to, size_t room, struct ct_error *err)
 {
     if (tls->stranger)
-        return refuse_stranger(tls, err);
+        return ct_tls_refuse_stranger(tls, err);
     if (!tls->ready) {
         int code = shake_hands(tls, err);
         if (code <= 0)
@@ -568,8 +429,8 @@ long ct_tls_read(struct ct_tls *tls, void *to, size_t room, struct ct_error *err
         unsigned long last = tls->ssl->ERR_peek_last_error();
         const char *reason = tls->ssl->ERR_reason_error_string(last);
         /* A server judges a certificate when its client has done all of its part. */
-        if (!tls->has_read && tls->certificates != NULL && is_refusal(ERR_GET_REASON(last)))
-            return refuse_handshake(tls, err);
+        if (!tls->has_read && tls->certificates != NULL && ct_tls_is_refusal(ERR_GET_REASON(last)))
+            return ct_tls_refuse_handshake(tls, err);
         return ct_error_set(err, CT_EPROTOCOL, "the TLS stream is damaged: %s",
                             reason != NULL ? reason : "no reason given");
     }

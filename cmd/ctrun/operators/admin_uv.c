@@ -449,6 +449,15 @@ static int ask_local(struct question *question, const struct ct_key *key)
                         "--rdzv_endpoint HOST:PORT");
 }
 
+static int ask_for_job(struct question *question, const char *job, const struct ct_key *key)
+{
+    const char *endpoint = question->request->cfg.launch.rdzv_endpoint;
+
+    question->job = job;
+    question->answered = false;
+    return endpoint[0] != '\0' ? ask_list(question, endpoint, key) : ask_local(question, key);
+}
+
 int admin_ask(const struct admin_request *request, struct ct_buf *ret_text, struct ct_error *err)
 {
     const struct ct_config *cfg = &request->cfg;
@@ -464,14 +473,20 @@ int admin_ask(const struct admin_request *request, struct ct_buf *ret_text, stru
     bool has_key = ct_key_source_given(&source);
     int rc = 0;
 
-    /* A job that was given no name is called "none"; who may see all of them asks for any. */
-    question.job = strcmp(cfg->launch.rdzv_id, "none") != 0 ? cfg->launch.rdzv_id : "";
+    /* A job that was given no name is called "none"; who may see all of them asks for any. A daemon
+     * of the release before shows the holder of a key no job but that for which he asks. */
+    const char *named = strcmp(cfg->launch.rdzv_id, "none") != 0 ? cfg->launch.rdzv_id : "";
     if (has_key)
         rc = ct_key_source_load(&source, &key, err);
-    if (rc == 0 && cfg->launch.rdzv_endpoint[0] != '\0')
-        rc = ask_list(&question, cfg->launch.rdzv_endpoint, has_key ? &key : NULL);
-    else if (rc == 0)
-        rc = ask_local(&question, has_key ? &key : NULL);
+    if (rc == 0)
+        rc = ask_for_job(&question, named, has_key ? &key : NULL);
+    if (rc == CT_ENOTFOUND && has_key && named[0] == '\0') {
+        const struct ct_error first = *err;
+
+        rc = ask_for_job(&question, cfg->launch.rdzv_id, &key);
+        if (rc != 0)
+            rc = ct_error_set(err, first.code, "%s", first.text);
+    }
     ct_net_key_wipe(&key);
     return rc;
 }

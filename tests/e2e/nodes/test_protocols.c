@@ -15,20 +15,6 @@
 
 TestSuite(protocols, .init = e2e_enter, .fini = e2e_leave, .timeout = 60);
 
-/* A stream socket on a loopback port of its own; *ret_port is its number. */
-static int e2e_loopback_socket(int *ret_port)
-{
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
-
-    cr_assert_geq(fd, 0);
-    cr_assert_eq(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
-    cr_assert_eq(getsockname(fd, (struct sockaddr *)&address, &size), 0);
-    *ret_port = ntohs(address.sin_port);
-    return fd;
-}
-
 static void stop_daemon(struct proc *daemon)
 {
     cr_assert_eq(kill(daemon->pid, SIGTERM), 0);

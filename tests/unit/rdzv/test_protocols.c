@@ -41,8 +41,7 @@ static void io_announce(void *context, const char *job, const char *sentence)
 
 static struct ct_service *begin(void)
 {
-    const struct ct_service_io io = {
-        .send = io_send, .close = io_close, .announce = io_announce};
+    const struct ct_service_io io = {.send = io_send, .close = io_close, .announce = io_announce};
     struct ct_service *service = ct_service_new(NULL, &io, 1);
 
     cr_assert_not_null(service);
