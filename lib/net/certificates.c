@@ -1,6 +1,6 @@
 /* See certificates.h.
  *
- *   X509_verify_cert --> ct_certificate_peer_verify, for each certificate from the CA to the shown one
+ *   X509_verify_cert --> ct_certificate_peer_verify, for each certificate from the CA to the peer's
  *        wrong in another way than by a date: no
  *        the shown one, and all is well: its URIs become the grants */
 #include "net/certificates.h"

@@ -178,7 +178,7 @@ Test(strangers_daemon, sighup_reads_the_key_again_and_links_that_stand_go_on)
 
     cr_assert_eq(chmod(used, 0644), 0);
     (void)kill(daemon.pid, SIGHUP);
-    (void)proc_wait_text(&daemon, "SIGHUP: the key of before stays in use", 10);
+    (void)proc_wait_text(&daemon, "SIGHUP: the keys of before stay in use", 10);
     cr_assert_eq(ask_with(endpoint, second, &asker), 0, "%s", ct_buf_str(&asker.text));
     proc_free(&asker);
 
