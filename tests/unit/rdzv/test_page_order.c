@@ -100,7 +100,7 @@ Test(page_order, of_the_keys_of_roles_an_operator_s_alone_gives_one)
         bool may = strcmp(rows[i].role, "operator") == 0;
 
         (void)snprintf(text, sizeof text, "ctrun page order 2 %s%s\n%s", rows[i].id,
-                       ORDER + strlen("ctrun page order 2 7b314b4f305f97a5"), rows[i].mark);
+                       &ORDER[strlen("ctrun page order 2 7b314b4f305f97a5")], rows[i].mark);
         cr_assert_eq(take(2000, text), may ? 0 : CT_EAUTH, "%s: %s", rows[i].role, err.text);
         cr_assert(may || strstr(err.text, "which may not give orders") != NULL, "%s", err.text);
     }
