@@ -154,7 +154,7 @@ static void adopt(struct ct_service_job *job, struct ct_account *account)
         return;
     ct_accounts_hold(account);
     job->account = account;
-    for (size_t i = 0; i < CT_QUOTAS; i++) {
+    for (enum ct_quota i = 0; i < CT_QUOTAS; i++) {
         ct_accounts_give(accounts, NULL, i, has[i]);
         ct_accounts_charge(accounts, account, i, has[i]);
     }

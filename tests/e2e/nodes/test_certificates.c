@@ -359,6 +359,7 @@ Test(certificates, nodes_hold_their_record_together_and_it_outlives_its_host)
     }
     for (int i = 0; i < 3; i++)
         (void)proc_wait_text(&nodes[i], "joined the job at ", 20);
+    (void)proc_wait_text(&nodes[0], "is held by 3 hosts", 20);
     cr_assert_eq(kill(nodes[0].pid, SIGKILL), 0);
     (void)proc_wait_text(&nodes[1], "the rendezvous is back", 20);
     for (int i = 0; i < 3; i++) {
