@@ -24,6 +24,7 @@ void ct_conn_charge(struct ct_conn *conn, bool ended)
 
     if (conn->options.budget != NULL)
         conn->options.budget->used += now - conn->charged; /* modulo 2^64, as sizes are */
+    (void)ct_turns_queue(conn, conn->charged, now);
     conn->charged = now;
 }
 
@@ -128,13 +129,15 @@ static int put_message(struct ct_conn *conn, const struct ct_message *message, s
 }
 
 /* All links together have more waiting than they may: this one is dropped if it is one of those
- * that do not read. */
+ * that do not read, and its account has much of it; when that does not help, whosever it is. */
 static void keep_budget(struct ct_conn *conn)
 {
     const struct ct_conn_budget *budget = conn->options.budget;
     struct ct_error why = {0};
 
-    if (budget == NULL || budget->used <= budget->limit || conn->charged <= CT_CONN_SHARE)
+    if (budget == NULL || budget->used <= budget->limit || conn->charged <= CT_CONN_SHARE ||
+        (budget->used <= 2 * budget->limit &&
+         ct_turns_queue(conn, 0, 0) <= budget->limit / CT_CONN_ACCOUNTS))
         return;
     ct_error_set(&why, CT_ELIMIT,
                  "the peer does not read: %zu bytes wait for it, above its share of %d while all "

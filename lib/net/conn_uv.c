@@ -313,6 +313,7 @@ static void deliver_all(struct ct_conn *conn)
         if (code <= 0)
             break;
         deliver(conn, &frame);
+        ct_turns_settle(conn);
         conn->message_ms = uv_now(conn->loop);
     }
     if (code < 0 && conn->state == CT_CONN_OPEN)
@@ -420,6 +421,7 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
     if (conn->state == CT_CONN_CLOSING)
         return;
     conn->received_ms = uv_now(conn->loop);
+    ct_turns_begin(conn);
     ct_turns_charge(conn, (size_t)count);
     if (!conn->spoke && conn->tls != NULL)
         ct_turns_charge(conn, CT_TURN_HANDSHAKE);
@@ -430,6 +432,7 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
         end_with(conn, CT_ENOMEM, "no memory for what the peer sends");
     else
         turn_tls(conn);
+    ct_turns_settle(conn);
     if (must_wait(conn))
         ct_turns_wait(conn, true);
     if (conn->state != CT_CONN_ENDED)
@@ -453,10 +456,12 @@ void ct_conn_resume(struct ct_conn *conn)
         conn->received_ms = conn->message_ms = uv_now(conn->loop);
     if (conn->state == CT_CONN_HANDSHAKE || (conn->state == CT_CONN_OPEN && !conn->proven))
         conn->began_ms = uv_now(conn->loop);
+    ct_turns_begin(conn);
     deliver_all(conn);
     if (conn->tls != NULL && !must_wait(conn) &&
         (conn->state == CT_CONN_HANDSHAKE || conn->state == CT_CONN_OPEN))
         turn_tls(conn);
+    ct_turns_settle(conn);
     if (must_wait(conn))
         ct_turns_wait(conn, true);
     else if (conn->state != CT_CONN_ENDED)

@@ -49,13 +49,14 @@ struct ct_conn_callbacks {
 };
 
 /* The budget of queued bytes of all connections of one loop; outlives them. Above the limit, a
- * connection with more than CT_CONN_SHARE queued is dropped when more is sent to it. */
+ * connection with more than CT_CONN_SHARE queued is dropped when more is sent to it, if its account
+ * has more than a CT_CONN_ACCOUNTS-th of the limit; above twice the limit, any. */
 struct ct_conn_budget {
     size_t limit;
     size_t used; /* zeroed at first */
 };
 
-enum { CT_CONN_SHARE = 64 << 10 };
+enum { CT_CONN_SHARE = 64 << 10, CT_CONN_ACCOUNTS = 16 };
 
 /* Zero in a number means its default. */
 struct ct_conn_options {

@@ -18,6 +18,8 @@ struct ct_turn_account {
     bool waits;      /* it is in that list */
     uint64_t number; /* of the turn in which `used` was right */
     size_t used;
+    size_t queued; /* bytes that wait for its peers */
+    int chosen;    /* whose turn of these two it was last */
     struct ct_turn_queue {
         struct ct_conn *first, *last;
     } queues[QUEUES];
@@ -111,29 +113,16 @@ static bool is_alone(const struct ct_turns *turns)
     return uv_now(turns->loop) - turns->mixed_ms >= CT_TURN_ALONE_MS;
 }
 
-static size_t times_of(const struct ct_turns *turns)
-{
-    return is_alone(turns) ? CT_TURN_ALONE : 1;
-}
-
-/* How much an account may have of a turn. */
-static size_t limit_of(const struct ct_turns *turns)
-{
-    return times_of(turns) * CT_TURN_BYTES;
-}
-
 /* What it has used in this turn, and owes of those before. */
 static size_t used_of(const struct ct_turns *turns, struct ct_turn_account *account)
 {
     uint64_t passed = turns->number - account->number;
 
-    size_t limit = limit_of(turns);
-
     account->number = turns->number;
-    if (passed >= CT_TURN_DEBT || account->used <= passed * limit)
+    if (is_alone(turns) || passed >= CT_TURN_DEBT || account->used <= passed * CT_TURN_BYTES)
         account->used = 0;
     else
-        account->used -= passed * limit;
+        account->used -= passed * CT_TURN_BYTES;
     return account->used;
 }
 
@@ -149,38 +138,53 @@ void ct_turns_charge(struct ct_conn *conn, size_t bytes)
             turns->mixed_ms = uv_now(turns->loop);
         turns->latest = conn->turn;
     }
+    turns->charged += bytes;
     size_t used = used_of(turns, conn->turn);
     conn->turn->used = bytes < most - CT_MIN(used, most) ? used + bytes : most;
 }
 
+void ct_turns_begin(const struct ct_conn *conn)
+{
+    if (conn->turn == NULL)
+        return;
+    conn->turns->began_ns = uv_hrtime();
+    conn->turns->charged = 0;
+}
+
+void ct_turns_settle(struct ct_conn *conn)
+{
+    if (conn->turn == NULL)
+        return;
+    uint64_t took_ns = uv_hrtime() - conn->turns->began_ns;
+    if (took_ns > conn->turns->charged)
+        ct_turns_charge(conn, took_ns - conn->turns->charged);
+}
+
 bool ct_turns_is_over(struct ct_conn *conn)
 {
-    return conn->turn != NULL && used_of(conn->turns, conn->turn) >= limit_of(conn->turns);
+    return conn->turn != NULL && used_of(conn->turns, conn->turn) >= CT_TURN_BYTES;
+}
+
+size_t ct_turns_queue(struct ct_conn *conn, size_t before, size_t now)
+{
+    if (conn->turn == NULL)
+        return SIZE_MAX;
+    conn->turn->queued += now - before; /* modulo 2^64, as sizes are */
+    return conn->turn->queued;
 }
 
 /* ---- waiting ---- */
 
-static void on_idle(uv_idle_t *idle)
-{
-    (void)idle; /* that it runs is enough, and below */
-}
-
 static void on_timer(uv_timer_t *timer)
 {
-    (void)timer;
+    (void)timer; /* that the loop turns is enough */
 }
 
 /* Have the loop come back for those that wait. */
 static void await(struct ct_turns *turns)
 {
-    if (turns->first == NULL) {
-        (void)uv_idle_stop(&turns->idle);
-    } else if (is_alone(turns)) {
-        (void)uv_idle_start(&turns->idle, on_idle);
-    } else {
-        (void)uv_idle_stop(&turns->idle);
+    if (turns->first != NULL)
         (void)uv_timer_start(&turns->timer, on_timer, 1, 0);
-    }
 }
 
 static void put_last(struct ct_turns *turns, struct ct_turn_account *account)
@@ -216,23 +220,25 @@ void ct_turns_wait(struct ct_conn *conn, bool served)
 }
 
 /* Those that got nothing are to read before those go on of which something is left: the latter
- * would take the turn at once. Each have every other turn. */
-static struct ct_turn_queue *choose(const struct ct_turns *turns, struct ct_turn_account *account)
+ * would take the turn at once. They alternate. */
+static struct ct_turn_queue *choose(struct ct_turn_account *account)
 {
-    struct ct_turn_queue *queue = &account->queues[turns->number % QUEUES];
+    int next = account->chosen == STARVED ? SERVED : STARVED;
 
-    return queue->first != NULL ? queue : &account->queues[(turns->number + 1) % QUEUES];
+    if (account->queues[next].first != NULL)
+        account->chosen = next;
+    return &account->queues[account->chosen];
 }
 
 /* Who is resumed may have to wait again: behind all others, and for the next turn. */
 static void serve(struct ct_turns *turns, struct ct_turn_account *account)
 {
-    struct ct_conn *resumed[CT_TURN_RESUMED * CT_TURN_ALONE];
-    size_t count = 0, most = CT_TURN_RESUMED * times_of(turns);
+    struct ct_conn *resumed[CT_TURN_RESUMED];
+    size_t count = 0;
 
-    if (used_of(turns, account) < limit_of(turns))
-        for (struct ct_turn_queue *queue = choose(turns, account);
-             count < most && queue->first != NULL;) {
+    if (used_of(turns, account) < CT_TURN_BYTES)
+        for (struct ct_turn_queue *queue = choose(account);
+             count < CT_TURN_RESUMED && queue->first != NULL;) {
             resumed[count] = queue->first;
             strike(account, resumed[count++]);
         }
@@ -242,22 +248,15 @@ static void serve(struct ct_turns *turns, struct ct_turn_account *account)
         ct_conn_resume(resumed[i]);
 }
 
-/* Has another turn of the quota begun? */
-static bool advance(struct ct_turns *turns)
-{
-    uint64_t passed_ms = uv_now(turns->loop) - turns->ms;
-
-    turns->ms += passed_ms;
-    turns->number += is_alone(turns) ? CT_MAX(passed_ms, (uint64_t)1) : passed_ms;
-    return passed_ms > 0 || is_alone(turns);
-}
-
 static void on_turn(uv_check_t *check)
 {
     struct ct_turns *turns = check->data;
     struct ct_turn_account *last = turns->last;
+    uint64_t passed_ms = uv_now(turns->loop) - turns->ms;
 
-    if (!advance(turns)) {
+    turns->ms += passed_ms;
+    turns->number += passed_ms;
+    if (passed_ms == 0) {
         await(turns);
         return;
     }
@@ -280,7 +279,6 @@ void ct_turns_init(struct ct_turns *turns, uv_loop_t *loop)
 {
     *turns = (struct ct_turns){.loop = loop, .ms = uv_now(loop)};
     (void)uv_check_init(loop, &turns->check);
-    (void)uv_idle_init(loop, &turns->idle);
     (void)uv_timer_init(loop, &turns->timer);
     turns->check.data = turns;
     (void)uv_check_start(&turns->check, on_turn);
@@ -289,8 +287,7 @@ void ct_turns_init(struct ct_turns *turns, uv_loop_t *loop)
 
 void ct_turns_close(struct ct_turns *turns, void *data, uv_close_cb on_closed)
 {
-    turns->check.data = turns->idle.data = turns->timer.data = data;
+    turns->check.data = turns->timer.data = data;
     uv_close((uv_handle_t *)&turns->check, on_closed);
-    uv_close((uv_handle_t *)&turns->idle, on_closed);
     uv_close((uv_handle_t *)&turns->timer, on_closed);
 }

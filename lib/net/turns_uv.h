@@ -4,15 +4,15 @@
  *   turn n     account a: read, read, [used up: its connections stop reading]   b: read   c: read
  *   turn n+1   account a: a few of those that waited go on, the rest wait        b: read   ...
  *
- * Work is counted in bytes: of input, of what is sent, and as so many for a message and for a
- * handshake of TLS, as they take as long. Who used more than its turn owes the rest to the next
+ * Work is counted in bytes: of input, of what is sent, at least so many for a message and for a
+ * handshake of TLS, and a byte for each nanosecond where it took longer. Who used more than its turn owes the rest to the next
  * ones. Of an account those that got nothing and those that were served go on by turns, and so do
  * accounts.
  *
  * A turn lasts a millisecond, of which an account can fill about a quarter: most of the time nobody
- * else has to wait for it at all. While an account is alone the turns follow each other without a
- * pause and are longer, as when thousands of nodes of one network come at once: they are not kept
- * waiting for nobody. Nothing is done for accounts that stay below. All on the loop's thread. */
+ * else has to wait for it at all. An account that is alone is not limited: thousands of nodes of
+ * one network that come at once to an idle daemon are not kept waiting for nobody. Nothing is done
+ * for accounts that stay below. All on the loop's thread. */
 #ifndef CT_NET_TURNS_UV_H
 #define CT_NET_TURNS_UV_H
 
@@ -24,28 +24,27 @@
 struct ct_conn;
 
 enum {
-    CT_TURN_BYTES = 256 << 10,     /* of an account, a quarter of a millisecond or so */
-    CT_TURN_ALONE = 8,             /* times as much of one that is alone, ... */
-    CT_TURN_ALONE_MS = 2000,       /* which it is when it has been so for so long: two heartbeats */
+    CT_TURN_BYTES = 256 << 10,     /* of an account: a quarter of a millisecond */
+    CT_TURN_ALONE_MS = 2000,       /* two heartbeats: after them without another, one is alone */
     CT_TURN_HANDSHAKE = 128 << 10, /* as which a handshake counts */
     CT_TURN_MESSAGE = 4 << 10,     /* as which a message counts beside its bytes */
     CT_TURN_DEBT = 16,             /* turns that an account may owe */
     CT_TURN_RESUMED = 8,           /* connections of an account that go on in a turn */
     CT_TURN_ACCOUNTS = 16,         /* accounts of which some do */
     CT_TURN_BUCKETS = 1024,
-    CT_TURN_HANDLES = 3,
+    CT_TURN_HANDLES = 2,
 };
 
 struct ct_turn_account;
 
 struct ct_turns {
     uv_loop_t *loop;
-    uv_check_t check;               /* the end of a turn of the loop */
-    uv_idle_t idle;                 /* somebody waits, and is alone: the loop does not sleep */
-    uv_timer_t timer;               /* somebody waits, and is not: until the next turn */
-    uint64_t number, ms;            /* of the turn; when it began */
-    struct ct_turn_account *latest; /* for which something was done last; NULL: it has gone */
-    uint64_t mixed_ms;              /* when that was another one than before */
+    uv_check_t check;           /* the end of a turn of the loop */
+    uv_timer_t timer;           /* somebody waits: until the next turn */
+    uint64_t number, ms;        /* of the turn; when it began */
+    uint64_t began_ns, charged; /* the work under way: since when, as how many bytes it counts */
+    struct ct_turn_account *latest;       /* for which something was done last; NULL: it has gone */
+    uint64_t mixed_ms;                    /* when that was another one than before */
     struct ct_turn_account *first, *last; /* those with connections that wait */
     struct ct_turn_account *buckets[CT_TURN_BUCKETS];
 };
@@ -63,6 +62,15 @@ void ct_turns_leave(struct ct_turns *turns, struct ct_conn *conn);
 
 /* So much has been done for the connection, which may be a client's: then nothing is counted. */
 void ct_turns_charge(struct ct_conn *conn, size_t bytes);
+
+/* The loop begins to work for the connection, and has done some of it: what took longer than its
+ * bytes say is charged as well. */
+void ct_turns_begin(const struct ct_conn *conn);
+void ct_turns_settle(struct ct_conn *conn);
+
+/* So many bytes wait for the peer now, `before` there were so many: return how many wait for its
+ * account; SIZE_MAX: that is not known. */
+size_t ct_turns_queue(struct ct_conn *conn, size_t before, size_t now);
 
 /* Return whether its account has had its turn. */
 bool ct_turns_is_over(struct ct_conn *conn);

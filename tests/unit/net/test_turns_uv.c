@@ -156,3 +156,38 @@ Test(turns, one_that_waits_can_be_closed)
     NET_UNTIL(crowd.greedy[0].closed == 1 && crowd.greedy[1].closed == 1);
     NET_UNTIL(crowd.greedy_in[0]->closed == 1 && crowd.greedy_in[1]->closed == 1);
 }
+
+/* Its own answer may be the one for which there is no room any more. */
+Test(turns, who_reads_slowly_is_not_dropped_for_what_waits_for_another_account)
+{
+    enum { DEAF = 8 };
+    static unsigned char value[60000];
+    struct ct_conn_budget budget = {.limit = 4 << 20};
+    struct ct_listener_options server = net_server(NULL);
+    const struct ct_message reply = {.type = CT_MSG_STORE_REPLY,
+                                     .store_reply = {.value = {value, sizeof value}}};
+    int fds[1 + DEAF];
+
+    server.conn.queue_limit = 16 << 20;
+    server.conn.budget = &budget;
+    net_listen(&server);
+    for (int i = 0; i <= DEAF; i++) {
+        fds[i] = net_raw();
+        NET_UNTIL(net.accepted == i + 1);
+    }
+    struct end *slow = &net.ends[0];
+    net_set_account(slow->conn, 4711);
+    while (ct_conn_queued(slow->conn) <= CT_CONN_SHARE)
+        cr_assert_eq(ct_conn_send(slow->conn, &reply, NULL), 0);
+    for (int i = 0; budget.used + sizeof value < budget.limit; i++)
+        cr_assert_eq(ct_conn_send(net.ends[1 + i % DEAF].conn, &reply, NULL), 0);
+    cr_assert_eq(ct_conn_send(slow->conn, &reply, NULL), 0);
+    cr_assert_gt(budget.used, budget.limit, "it was the one too many");
+    cr_assert(net_is_open(slow->conn));
+    cr_assert_neq(ct_conn_send(net.ends[1].conn, &reply, NULL), 0, "but not the one that goes");
+    for (int i = 0; i <= DEAF; i++)
+        close(fds[i]);
+    for (int i = 0; i <= DEAF; i++)
+        NET_UNTIL(net.ends[i].closed == 1);
+    cr_assert_eq(budget.used, 0u);
+}
