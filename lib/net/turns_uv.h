@@ -5,9 +5,9 @@
  *   turn n+1   account a: a few of those that waited go on, the rest wait        b: read   ...
  *
  * Work is counted in bytes: of input, of what is sent, at least so many for a message and for a
- * handshake of TLS, and a byte for each nanosecond where it took longer. Who used more than its turn owes the rest to the next
- * ones. Of an account those that got nothing and those that were served go on by turns, and so do
- * accounts.
+ * handshake of TLS, and a byte for each nanosecond where it took longer. Who used more than its
+ * turn owes the rest to the next ones. Of an account those that got nothing and those that were
+ * served go on by turns, and so do accounts.
  *
  * A turn lasts a millisecond, of which an account can fill about a quarter: most of the time nobody
  * else has to wait for it at all. An account that is alone is not limited: thousands of nodes of

@@ -203,8 +203,8 @@ struct ct_member {
     bool muted; /* ct_member_stop: no more callbacks */
     char waiting[1001];
     struct ct_error last_error; /* why it is not let in */
-    struct ct_error refusal;   /* the last one after which it was to ask again */
-    uint64_t refused_until_ms; /* then; 0: there was none */
+    struct ct_error refusal;    /* the last one after which it was to ask again */
+    uint64_t refused_until_ms;  /* then; 0: there was none */
 };
 
 /* Initialise a member that is DOWN. The strings of `options` must outlive it; options->id must be
