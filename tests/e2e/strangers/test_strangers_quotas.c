@@ -1,5 +1,4 @@
-/* Quotas of a real ctrund: who has had his share is told so, waits, and gets in when there is
- * room. */
+/* Quotas of a real ctrund: who has had his share is told so, and gets in when there is room. */
 #include "e2e.h"
 
 #include "base/error.h"
