@@ -352,9 +352,17 @@ Test(certificates, nodes_hold_their_record_together_and_it_outlives_its_host)
     (void)snprintf(list, sizeof list, "127.0.0.1:%d", port);
     for (int i = 0; i < 3; i++) {
         char address[64], rank[32];
-        const char *const words[] = {
-            "--nnodes=3", rank,          "--rdzv_endpoint", list,  "--rdzv_id=ada-h",
-            address,      "--no-python", "/bin/sleep",      "600", NULL};
+        const char *const words[] = {"--nnodes=3",
+                                     rank,
+                                     "--rdzv_endpoint",
+                                     list,
+                                     "--rdzv_id=ada-h",
+                                     address,
+                                     "--log.level=debug",
+                                     "--no-python",
+                                     "/bin/sleep",
+                                     "600",
+                                     NULL};
         (void)snprintf(address, sizeof address, "--local_addr=127.0.0.%d", i + 1);
         (void)snprintf(rank, sizeof rank, "--node_rank=%d", i);
         start_as(&nodes[i], "ada", NULL, words);

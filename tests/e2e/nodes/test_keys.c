@@ -1,11 +1,12 @@
-/* The key ring of a real ctrund: who may do what, tried cell by cell as two users, and what becomes
- * of running jobs when keys are rotated and revoked. */
+/* The key ring of a real ctrund, with certificates beside it: who may do what, tried cell by cell as
+ * two users, and what becomes of running jobs when keys are rotated and revoked. */
 #include "e2e.h"
 
 #include "base/assert.h"
 #include "base/fs.h"
 #include "base/str.h"
 #include "cluster/procfs.h"
+#include "site_ca.h"
 
 #include <criterion/criterion.h>
 #include <limits.h>
@@ -16,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { ADA = 41001, BOB = 41002, REFUSED = 77 };
+enum { ADA = 41001, BOB = 41002, REFUSED = 77, HOUR = 3600 };
 
 static char folder[256], endpoint[64], page[128], ring[PATH_MAX];
 static struct proc daemon_;
@@ -30,6 +31,8 @@ static void enter(void)
     (void)snprintf(ring, sizeof ring, "%s/ring", folder);
     cr_assert_eq(chmod(folder, 0711), 0);
     (void)e2e_script("nap", "#!/bin/sh\nexec sleep 600\n");
+    site_ca_new(folder, "ca");
+    site_ca_sign(folder, "ca", "daemon", "URI:ctrun://all/*", -HOUR, HOUR);
 }
 
 TestSuite(keys, .init = enter, .fini = e2e_leave, .timeout = 120);
@@ -99,12 +102,27 @@ static void new_key(const char *name, const char *role, const char *jobs, const 
 
 static void start_daemon(void)
 {
-    const char *port_file = e2e_in_folder("port");
+    const char *port_file = e2e_in_folder("port"), *audit = e2e_in_folder("audit");
+    const char *certificate = e2e_in_folder("daemon.pem"), *key = e2e_in_folder("daemon.key");
     char address[101];
-    const char *const argv[] = {
-        proc_program("ctrund"), "--listen", "127.0.0.1:0", "--port_file", port_file,
-        "--key_ring",           ring,       "--status",    "127.0.0.1:0", "--audit",
-        e2e_in_folder("audit"), NULL};
+    const char *const argv[] = {proc_program("ctrund"),
+                                "--listen",
+                                "127.0.0.1:0",
+                                "--port_file",
+                                port_file,
+                                "--key_ring",
+                                ring,
+                                "--status",
+                                "127.0.0.1:0",
+                                "--audit",
+                                audit,
+                                "--tls_cert",
+                                certificate,
+                                "--tls_key",
+                                key,
+                                "--tls_ca",
+                                e2e_in_folder("ca.pem"),
+                                NULL};
 
     proc_start(&daemon_, argv, NULL);
     (void)snprintf(endpoint, sizeof endpoint, "127.0.0.1:%d", atoi(e2e_wait_file(port_file, 10)));
@@ -138,27 +156,46 @@ static void end_job(struct proc *job)
 
 enum deed { JOIN, STATUS, CORDON, DEEDS };
 
+/* By what one proves himself: a key file, or a certificate ("@name"), in his folder. Three words
+ * that an option each may have. */
+static void prove(unsigned uid, const char *by, char words[3][PATH_MAX])
+{
+    const char *name = by + (by[0] == '@');
+
+    if (by[0] != '@') {
+        (void)snprintf(words[0], PATH_MAX, "--key_file=%s/%u/%s", folder, uid, name);
+        (void)snprintf(words[1], PATH_MAX, "--rdzv_endpoint=%s", endpoint);
+        (void)snprintf(words[2], PATH_MAX, "--rdzv_endpoint=%s", endpoint);
+        return;
+    }
+    (void)snprintf(words[0], PATH_MAX, "--tls_cert=%s/%u/%s.pem", folder, uid, name);
+    (void)snprintf(words[1], PATH_MAX, "--tls_key=%s/%u/%s.key", folder, uid, name);
+    (void)snprintf(words[2], PATH_MAX, "--tls_ca=%s/%u/ca.pem", folder, uid);
+}
+
 /* Is it done (1) or refused for the key (0)? Anything else fails. */
-static int is_done(unsigned uid, const char *key, enum deed deed, const char *job)
+static int is_done(unsigned uid, const char *by, enum deed deed, const char *job)
 {
     static unsigned joins;
-    char file[PATH_MAX], name[64];
+    static char proof[3][PATH_MAX];
+    char name[64];
     struct proc run;
 
-    (void)snprintf(file, sizeof file, "%s/%u/%s", folder, uid, key);
+    prove(uid, by, proof);
     (void)snprintf(name, sizeof name, "%s-%u", job, deed == JOIN ? ++joins + 1 : 1);
-    const char *const join[] = {"--nnodes=1",      "--node_rank=0", "--rdzv_id",  name,
-                                "--rdzv_endpoint", endpoint,        "--key_file", file,
-                                "--no-python",     "/bin/true",     NULL};
-    const char *const status[] = {"status", "--rdzv_id",  name, "--rdzv_endpoint",
-                                  endpoint, "--key_file", file, NULL};
-    const char *const cordon[] = {"cordon",          "node7",  "--rdzv_id",  name,
-                                  "--rdzv_endpoint", endpoint, "--key_file", file,
-                                  "--reason=a cell", NULL};
+    const char *const join[] = {"--nnodes=1",      "--node_rank=0", "--rdzv_id", name,
+                                "--rdzv_endpoint", endpoint,        proof[0],    proof[1],
+                                proof[2],          "--no-python",   "/bin/true", NULL};
+    const char *const status[] = {"status",          "--rdzv_id", name,
+                                  "--rdzv_endpoint", endpoint,    proof[0],
+                                  proof[1],          proof[2],    NULL};
+    const char *const cordon[] = {"cordon",          "node7",  "--rdzv_id", name,
+                                  "--rdzv_endpoint", endpoint, proof[0],    "--reason=a cell",
+                                  proof[1],          proof[2], NULL};
     const char *const *const rows[DEEDS] = {join, status, cordon};
     int code = run_as(&run, uid, rows[deed]);
 
-    cr_assert(code == 0 || code == REFUSED, "%s: %d: %s", key, code, ct_buf_str(&run.text));
+    cr_assert(code == 0 || code == REFUSED, "%s: %d: %s", by, code, ct_buf_str(&run.text));
     proc_free(&run);
     return code == 0;
 }
@@ -196,18 +233,35 @@ static const char *seen(unsigned uid, const char *key)
     return said;
 }
 
-Test(keys, five_keys_of_two_users_may_do_what_the_ring_says_and_nothing_else)
+/* What one needs for that. */
+static void give_proof(unsigned uid, const char *by)
+{
+    char file[64];
+
+    if (by[0] != '@') {
+        give(uid, by);
+        return;
+    }
+    (void)snprintf(file, sizeof file, "%s.pem", by + 1);
+    give(uid, file);
+    (void)snprintf(file, sizeof file, "%s.key", by + 1);
+    give(uid, file);
+    give(uid, "ca.pem");
+}
+
+Test(keys, five_keys_and_two_certificates_of_two_users_may_do_what_they_say_and_nothing_else)
 {
     static const struct {
-        const char *key;
+        const char *by;
         unsigned uid;
         const char *may;  /* join ada's, bob's; status of ada's, bob's; cordon in ada's, bob's */
-        const char *sees; /* on the page */
+        const char *sees; /* on the page; "": a certificate has no token */
     } rows[] = {
         {"site", ADA, "111111", "ab"}, {"site", BOB, "111111", "ab"}, {"ada", ADA, "101000", "a"},
         {"ada", BOB, "000000", "-"},   {"ops", ADA, "001111", "ab"},  {"ops", BOB, "001111", "ab"},
         {"look", ADA, "001000", "a"},  {"look", BOB, "001000", "a"},  {"door", ADA, "000000", "-"},
-        {"door", BOB, "000000", "-"},
+        {"door", BOB, "000000", "-"},  {"@agent", ADA, "101000", ""}, {"@agent", BOB, "101000", ""},
+        {"@order", ADA, "001111", ""}, {"@order", BOB, "001111", ""},
     };
     static const char *const jobs[] = {"ada", "bob"};
     struct proc running[2];
@@ -218,20 +272,22 @@ Test(keys, five_keys_of_two_users_may_do_what_the_ring_says_and_nothing_else)
     new_key("ops", "operator", "*", "*");
     new_key("look", "reader", "ada-*", "*");
     new_key("door", "relay", "*", "*");
+    site_ca_sign(folder, "ca", "agent", "URI:ctrun://agent/ada-*", -HOUR, HOUR);
+    site_ca_sign(folder, "ca", "order", "URI:ctrun://operator/*", -HOUR, HOUR);
     start_daemon();
     start_job(&running[0], "ada-1", "site");
     start_job(&running[1], "bob-1", "site");
     for (size_t i = 0; i < CT_COUNT(rows); i++) {
         char may[2 * DEEDS + 1] = "";
 
-        give(rows[i].uid, rows[i].key);
+        give_proof(rows[i].uid, rows[i].by);
         for (size_t cell = 0; cell < 2 * (size_t)DEEDS; cell++)
-            may[cell] = is_done(rows[i].uid, rows[i].key, (enum deed)(cell / 2), jobs[cell % 2])
-                            ? '1'
-                            : '0';
-        cr_assert_str_eq(may, rows[i].may, "key %s as user %u", rows[i].key, rows[i].uid);
-        cr_assert_str_eq(seen(rows[i].uid, rows[i].key), rows[i].sees, "key %s as user %u",
-                         rows[i].key, rows[i].uid);
+            may[cell] =
+                is_done(rows[i].uid, rows[i].by, (enum deed)(cell / 2), jobs[cell % 2]) ? '1' : '0';
+        cr_assert_str_eq(may, rows[i].may, "%s as user %u", rows[i].by, rows[i].uid);
+        if (rows[i].sees[0] != '\0')
+            cr_assert_str_eq(seen(rows[i].uid, rows[i].by), rows[i].sees, "%s as user %u",
+                             rows[i].by, rows[i].uid);
     }
     cr_assert_str_eq(seen(ADA, ""), "-", "without a token");
     const char *audit = e2e_read(e2e_in_folder("audit"));
