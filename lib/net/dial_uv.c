@@ -231,7 +231,8 @@ static void on_connected(uv_connect_t *request, int status)
     uv_timer_stop(&conn->timer);
     conn->options.job = dial->job;
     dial->accepted = true;
-    ct_conn_begin(conn, dial->has_key ? &(struct ct_conn_secret){.key = &dial->key} : NULL);
+    const struct ct_conn_secret secret = {.key = &dial->key};
+    ct_conn_begin(conn, dial->has_key ? &secret : NULL);
     if (conn->state == CT_CONN_HANDSHAKE && conn->callbacks.on_waiting != NULL)
         conn->callbacks.on_waiting(conn, uv_now(conn->loop) - dial->started_ms,
                                    "it has accepted the connection, the TLS handshake goes on",

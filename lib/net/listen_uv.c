@@ -381,12 +381,12 @@ static void accept_one(struct queue *queue)
     int status = uv_accept(&queue->io.stream, &conn->io.stream);
     if (status == 0)
         name_peer(listener, conn);
+    const struct ct_conn_secret secret = {.ring = listener->ring};
     bool is_in = status == 0 && take_in(listener, conn);
     listener->connections++;
     ct_turns_enter(&listener->turns, conn);
     if (is_in)
-        ct_conn_begin(
-            conn, listener->ring != NULL ? &(struct ct_conn_secret){.ring = listener->ring} : NULL);
+        ct_conn_begin(conn, listener->ring != NULL ? &secret : NULL);
     else
         push_out(listener, conn, "refused: too many connections");
 }

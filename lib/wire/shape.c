@@ -12,7 +12,7 @@
 #define ROW(kind, name, limit, is_name, record) \
     {#name, CT_WIRE_KIND_##kind, offsetof(self, name), limit, is_name, record},
 #define SINCE(protocol) {"since", CT_WIRE_KIND_since, 0, protocol, false, NULL},
-#define LIMIT_OF(name, type, limit) _Generic(((self *)NULL)->name, type : limit)
+#define LIMIT_OF(name, type, limit) _Generic(((self){0}).name, type : limit)
 #define FIELD(kind, name) ROW(kind, name, LIMIT_OF(name, CT_WIRE_C_##kind, 0), false, NULL)
 #define STR(name, limit) ROW(str, name, LIMIT_OF(name, const char *, limit), false, NULL)
 #define NAME(name, limit) ROW(str, name, LIMIT_OF(name, const char *, limit), true, NULL)
