@@ -409,7 +409,7 @@ int ct_key_ring_read_text(const char *path, struct ct_buf *text, struct ct_error
     char *to = code == 0 ? ct_buf_reserve(text, (size_t)size + 1) : NULL;
     if (code == 0 && to == NULL)
         code = ct_error_set(err, CT_ENOMEM, "no memory for key ring %s", path);
-    if (code == 0) {
+    if (to != NULL) {
         ssize_t count = read(fd, to, (size_t)size);
         if (count != size)
             code = ct_error_set(err, CT_ENOINPUT, "cannot read key ring %s whole", path);

@@ -177,7 +177,7 @@ int ct_key_ring_remove(const char *path, const char *name, struct ct_error *err)
         code = ct_key_ring_parse(ct_buf_str(&text), path, &ring, err);
     if (code == 0)
         code = find_meant(ring, path, name, &meant, err);
-    if (code == 0) {
+    if (code == 0 && meant.id != NULL) {
         cut_line(&text, &meant);
         code = replace(path, &text, err);
     }

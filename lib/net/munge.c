@@ -201,7 +201,7 @@ static int seal(const struct library *munge, struct munge_ctx *context, uint32_t
     if (why == 0)
         why = munge->munge_encode(&text, context, credential->key.secret, CT_KEY_BYTES);
     int code = why != 0 ? fail(munge, context, why, "munge makes no credential", err) : 0;
-    if (code == 0 && !ct_str_copy(credential->text, sizeof credential->text, text))
+    if (text != NULL && !ct_str_copy(credential->text, sizeof credential->text, text))
         code = ct_error_set(err, CT_EUNSUPPORTED, "munge's credential has %zu bytes, %d at most",
                             strlen(text), CT_MUNGE_CREDENTIAL - 1);
     free(text);
@@ -214,7 +214,7 @@ int ct_munge_seal(const struct ct_key *key, struct ct_munge_credential *ret_cred
     const struct library *munge = NULL;
     int code = find_library(&munge, err);
 
-    if (code != 0)
+    if (munge == NULL)
         return code;
     *ret_credential = (struct ct_munge_credential){.key = {.kind = CT_KEY_SECRET}};
     if (getrandom(ret_credential->key.secret, CT_KEY_BYTES, 0) != CT_KEY_BYTES)
@@ -235,7 +235,7 @@ int ct_munge_open(const char *socket, struct ct_munge_credential *credential, st
     uid_t uid = (uid_t)-1;
     gid_t gid;
 
-    if (code != 0)
+    if (munge == NULL)
         return code;
     struct munge_ctx *context = new_context(munge, socket);
     if (context == NULL)

@@ -241,7 +241,7 @@ int ct_tls_new_client(struct ct_tls **ret_tls, const struct ct_key *key, const c
     struct ct_tls *tls = NULL;
     int code = new_end(&tls, err);
 
-    if (code != 0)
+    if (tls == NULL)
         return code;
     ct_psk_job_tag(tls->ssl, job, tls->job_tag);
     if (key->kind == CT_KEY_CERTIFICATE) {
@@ -262,7 +262,7 @@ int ct_tls_new_munge_client(struct ct_tls **ret_tls, const struct ct_munge_crede
     struct ct_tls *tls = NULL;
     int code = new_end(&tls, err);
 
-    if (code != 0)
+    if (tls == NULL)
         return code;
     memcpy(tls->key_tag, CT_PSK_MUNGE_TAG, sizeof(CT_PSK_MUNGE_TAG));
     ct_psk_job_tag(tls->ssl, job, tls->job_tag);

@@ -120,7 +120,7 @@ static int next_frame(struct ct_frame_reader *reader, struct ct_frame *ret_frame
 int ct_frame_reader_next(struct ct_frame_reader *reader, struct ct_frame *ret_frame,
                          struct ct_error *err)
 {
-    struct ct_frame frame;
+    struct ct_frame frame = {.type = 0};
     int code;
 
     if (reader->failed != 0)

@@ -175,9 +175,9 @@ static int read_fields(struct cursor *in, const struct ct_wire_shape *shape, voi
             break;
         }
 
-        if (field->kind == CT_WIRE_KIND_since) {
+        if (field->kind == CT_WIRE_KIND_since)
             continue;
-        } else if (field->kind == CT_WIRE_KIND_str) {
+        if (field->kind == CT_WIRE_KIND_str) {
             code = read_str(in, field, at);
         } else if (field->kind == CT_WIRE_KIND_bytes) {
             code = read_bytes(in, field, at);

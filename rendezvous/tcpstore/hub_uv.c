@@ -462,7 +462,7 @@ int ct_tcpstore_hub_start(uv_loop_t *loop, const struct ct_endpoint *endpoint,
 
     if (rc == 0 && hub == NULL)
         rc = ct_error_set(err, CT_ENOMEM, "out of memory for a store");
-    if (rc != 0) {
+    if (rc != 0 || hub == NULL) {
         free(hub);
         return rc;
     }
