@@ -1,5 +1,5 @@
-/* The key ring of a real ctrund, with certificates beside it: who may do what, tried cell by cell as
- * two users, and what becomes of running jobs when keys are rotated and revoked. */
+/* The key ring of a real ctrund, with certificates beside it: who may do what, tried cell by cell
+ * as two users, and what becomes of running jobs when keys are rotated and revoked. */
 #include "e2e.h"
 
 #include "base/assert.h"
