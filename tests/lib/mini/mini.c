@@ -74,7 +74,20 @@ static const struct mini_options *suite_options(const char *name)
     return &none;
 }
 
-/* The jump of a skipped test lands here, away from the caller's variables. */
+/* The jump of a test that is skipped before it begins lands here, away from the caller's variables:
+ * false. */
+static bool begin(void (*init)(void))
+{
+    if (setjmp(skipped) != 0) {
+        was_skipped = true;
+        return false;
+    }
+    if (init != NULL)
+        init();
+    return true;
+}
+
+/* And of one that is skipped by itself, here. */
 static void run_body(const struct mini_test *test, void *parameter)
 {
     if (setjmp(skipped) != 0) {
@@ -95,8 +108,8 @@ static void run_once(const struct mini_test *test, void *parameter)
     double seconds = test->options.timeout > 0 ? test->options.timeout : suite->timeout;
 
     (void)alarm((unsigned)(seconds * 10)); /* the sanitizer is about ten times slower */
-    if (init != NULL)
-        init();
+    if (!begin(init))
+        return;
     run_body(test, parameter);
     if (fini != NULL)
         fini();
