@@ -151,7 +151,6 @@ int ct_key_derive(const struct ct_key *key, enum ct_role role, struct ct_key *re
         return code;
     *ret_key = (struct ct_key){.kind = CT_KEY_SECRET};
     int size = snprintf(label, sizeof label, "ctrun/1 role %s", ct_role_name(role));
-    *ret_key = (struct ct_key){.kind = CT_KEY_SECRET};
     ct_openssl_hmac(ssl, key->secret, sizeof key->secret, label, (size_t)size, ret_key->secret);
     return 0;
 }

@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "cluster/procfs.h"
 #include "site_ca.h"
+#include "users.h"
 
 #include <criterion/criterion.h>
 #include <limits.h>
@@ -39,52 +40,20 @@ TestSuite(keys, .init = enter, .fini = e2e_leave, .timeout = 120);
 
 /* ---- users ---- */
 
-static int run_as(struct proc *proc, unsigned uid, const char *const *words)
-{
-    char id[16], program[PATH_MAX], home[PATH_MAX];
-    const char *argv[32] = {"/usr/bin/setpriv", "--reuid", id,  "--regid", id,
-                            "--clear-groups",   program,   NULL};
-    const char *const env[] = {home, NULL};
-    size_t count = 7;
-
-    (void)snprintf(id, sizeof id, "%u", uid);
-    (void)snprintf(program, sizeof program, "%s/ctrun", folder);
-    (void)snprintf(home, sizeof home, "HOME=%s/%u", folder, uid);
-    for (; *words != NULL && count < CT_COUNT(argv) - 1; words++)
-        argv[count++] = *words;
-    return proc_run(proc, argv, env, 30);
-}
-
-/* A program that they may run, and a folder of each one's own with what is in `name`. */
+/* A file of the test's folder, in the user's home. */
 static void give(unsigned uid, const char *name)
 {
     char from[PATH_MAX], to[PATH_MAX];
     struct ct_error err;
     struct ct_buf text;
 
-    (void)snprintf(to, sizeof to, "%s/%u", folder, uid);
-    (void)mkdir(to, 0700);
-    cr_assert_eq(chown(to, uid, uid), 0);
+    users_make_home(uid);
     (void)snprintf(from, sizeof from, "%s/%s", folder, name);
     (void)snprintf(to, sizeof to, "%s/%u/%s", folder, uid, name);
     ct_buf_init(&text, 0);
     cr_assert_eq(ct_fs_read(from, 4096, &text, &err), 0, "%s", err.text);
     cr_assert_eq(ct_fs_replace_private(to, text.data, text.size, &err), 0, "%s", err.text);
     cr_assert_eq(chown(to, uid, uid), 0);
-    ct_buf_deinit(&text);
-}
-
-static void copy_program(void)
-{
-    char to[PATH_MAX];
-    struct ct_error err;
-    struct ct_buf text;
-
-    (void)snprintf(to, sizeof to, "%s/ctrun", folder);
-    ct_buf_init(&text, 0);
-    cr_assert_eq(ct_fs_read(proc_program("ctrun"), 256 << 20, &text, &err), 0, "%s", err.text);
-    cr_assert_eq(ct_fs_replace(to, text.data, text.size, &err), 0, "%s", err.text);
-    cr_assert_eq(chmod(to, 0755), 0);
     ct_buf_deinit(&text);
 }
 
@@ -193,7 +162,7 @@ static int is_done(unsigned uid, const char *by, enum deed deed, const char *job
                                   "--rdzv_endpoint", endpoint, proof[0],    "--reason=a cell",
                                   proof[1],          proof[2], NULL};
     const char *const *const rows[DEEDS] = {join, status, cordon};
-    int code = run_as(&run, uid, rows[deed]);
+    int code = users_run(&run, uid, rows[deed]);
 
     cr_assert(code == 0 || code == REFUSED, "%s: %d: %s", by, code, ct_buf_str(&run.text));
     proc_free(&run);
@@ -218,7 +187,7 @@ static const char *seen(unsigned uid, const char *key)
 
     (void)snprintf(file, sizeof file, "%s/%u/%s", folder, uid, key);
     if (key[0] != '\0') {
-        cr_assert_eq(run_as(&run, uid, (const char *const[]){"key", "token", file, NULL}), 0);
+        cr_assert_eq(users_run(&run, uid, (const char *const[]){"key", "token", file, NULL}), 0);
         cr_assert_eq(sscanf(ct_buf_str(&run.text), "%127s", token), 1);
         proc_free(&run);
     }
@@ -266,7 +235,7 @@ Test(keys, five_keys_and_two_certificates_of_two_users_may_do_what_they_say_and_
     static const char *const jobs[] = {"ada", "bob"};
     struct proc running[2];
 
-    copy_program();
+    users_begin();
     new_key("site", "all", "*", "*");
     new_key("ada", "agent", "ada-*", "41001");
     new_key("ops", "operator", "*", "*");

@@ -1,6 +1,7 @@
 /* Users whom a real munged names, at real programs: what a ring's lines let them do, nodes without
  * a key file, daemons that know each other so. */
 #include "e2e.h"
+#include "users.h"
 
 #include "munged.h"
 
@@ -52,45 +53,6 @@ static void own_endpoint(int index, char text[32])
 
 /* ---- two users of a daemon ---- */
 
-/* A program that they may run, as they may not enter the tree that it was built in. */
-static void copy_program(void)
-{
-    char to[PATH_MAX];
-    struct ct_error err = {0};
-    struct ct_buf text;
-
-    (void)snprintf(to, sizeof to, "%s/ctrun", folder);
-    ct_buf_init(&text, 0);
-    cr_assert_eq(ct_fs_read(proc_program("ctrun"), 256 << 20, &text, &err), 0, "%s", err.text);
-    cr_assert_eq(ct_fs_replace(to, text.data, text.size, &err), 0, "%s", err.text);
-    cr_assert_eq(chmod(to, 0755), 0);
-    ct_buf_deinit(&text);
-}
-
-static void start_as(struct proc *proc, unsigned uid, const char *const *words)
-{
-    char id[16], program[PATH_MAX], home[PATH_MAX];
-    const char *argv[32] = {"/usr/bin/setpriv", "--reuid", id,  "--regid", id,
-                            "--clear-groups",   program,   NULL};
-    const char *const env[] = {home, NULL};
-    size_t count = 7;
-
-    (void)snprintf(id, sizeof id, "%u", uid);
-    (void)snprintf(program, sizeof program, "%s/ctrun", folder);
-    (void)snprintf(home, sizeof home, "HOME=%s/%u", folder, uid);
-    if (mkdir(home + strlen("HOME="), 0700) == 0)
-        cr_assert_eq(chown(home + strlen("HOME="), uid, uid), 0);
-    for (; *words != NULL && count < CT_COUNT(argv) - 1; words++)
-        argv[count++] = *words;
-    proc_start(proc, argv, env);
-}
-
-static int run_as(struct proc *proc, unsigned uid, const char *const *words)
-{
-    start_as(proc, uid, words);
-    return proc_finish(proc, 30);
-}
-
 static void write_ring(const char *lines)
 {
     struct ct_error err = {0};
@@ -137,7 +99,7 @@ static int is_done(unsigned uid, enum deed deed, const char *job)
                                   "--rdzv_endpoint", endpoint, "--key_file", of_root,
                                   "--reason=a cell", NULL};
     const char *const *const rows[DEEDS] = {join, status, cordon};
-    int code = run_as(&run, uid, rows[deed]);
+    int code = users_run(&run, uid, rows[deed]);
 
     cr_assert(code == 0 || code == REFUSED, "user %u: %d: %s", uid, code, ct_buf_str(&run.text));
     proc_free(&run);
@@ -169,7 +131,7 @@ Test(munge, users_of_a_daemon_may_do_what_the_lines_of_its_ring_say_and_nothing_
     if (geteuid() != 0)
         cr_skip_test("skipped: being two users needs root");
     const char *nap = e2e_script("nap", "#!/bin/sh\nexec sleep 600\n");
-    copy_program();
+    users_begin();
     write_ring("munge ada agent %u-* 41001 -\nmunge others reader * * -\n");
     start_daemon();
     start_job(&running[0], "41001-1", nap);
@@ -219,16 +181,16 @@ Test(munge, users_of_one_line_have_quotas_of_their_own)
 
     if (geteuid() != 0)
         cr_skip_test("skipped: being two users needs root");
-    copy_program();
+    users_begin();
     write_ring("munge staff agent %u-* * -\n");
     start_daemon();
     const char *nap = e2e_script("nap", "#!/bin/sh\nexec sleep 600\n");
     for (int i = 0; i < 2; i++) {
         (void)snprintf(names[i], sizeof names[i], "%u-1", users[i]);
-        start_as(&jobs[i], users[i],
-                 (const char *const[]){"--nnodes=1", "--node_rank=0", "--rdzv_id", names[i],
-                                       "--rdzv_endpoint", endpoint, "--key_file", of_root, nap,
-                                       NULL});
+        users_start(&jobs[i], users[i],
+                    (const char *const[]){"--nnodes=1", "--node_rank=0", "--rdzv_id", names[i],
+                                          "--rdzv_endpoint", endpoint, "--key_file", of_root, nap,
+                                          NULL});
     }
     for (int i = 0; i < 2; i++) {
         (void)snprintf(names[i], sizeof names[i], "user %u", users[i]);
