@@ -469,7 +469,7 @@ $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(TEST_TOOLS) $(call archives,$(M
 # What this compiler says of all tests, and NVIDIA's of CUDA's kernels; of the product scripts/lint tells it.
 test_sources = $(call sources,$(call with_folders,$1))
 CHECKS := $(call objects,$(foreach m,$(UNIT_MODULES),$(call test_sources,tests/unit/$m)) $(call test_sources,tests/e2e) \
-            $(call sources,tests/lib tests/lib/cluster tests/lib/history tests/lib/many tests/sim tests/soak tests/leaders tests/many)) \
+            $(call sources,tests/lib tests/lib/cluster tests/lib/history tests/lib/many tests/sim tests/soak tests/leaders tests/many tests/bench)) \
           $(HOST_KERNELS) $(if $(HAS_CUDA),$(CUDA_OBJECTS))
 
 # Fuzz targets are built with clang, everything they use instrumented: make CC=clang MODE=fuzz fuzzers

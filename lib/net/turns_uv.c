@@ -113,22 +113,29 @@ static bool is_alone(const struct ct_turns *turns)
     return uv_now(turns->loop) - turns->mixed_ms >= CT_TURN_ALONE_MS;
 }
 
-/* What it has used in this turn, and owes of those before. */
+/* What an account may use before it waits. */
+static size_t most_of(const struct ct_turns *turns)
+{
+    return is_alone(turns) ? CT_TURN_ALONE : CT_TURN_BURST;
+}
+
+/* What it has used and not got back yet by turns that passed. */
 static size_t used_of(const struct ct_turns *turns, struct ct_turn_account *account)
 {
     uint64_t passed = turns->number - account->number;
+    size_t share = is_alone(turns) ? CT_TURN_ALONE : CT_TURN_BYTES;
 
     account->number = turns->number;
-    if (is_alone(turns) || passed >= CT_TURN_DEBT || account->used <= passed * CT_TURN_BYTES)
+    if (passed >= CT_TURN_DEBT || account->used <= passed * share)
         account->used = 0;
     else
-        account->used -= passed * CT_TURN_BYTES;
+        account->used -= passed * share;
     return account->used;
 }
 
 void ct_turns_charge(struct ct_conn *conn, size_t bytes)
 {
-    const size_t most = (size_t)CT_TURN_DEBT * CT_TURN_BYTES;
+    const size_t most = CT_TURN_ALONE;
     struct ct_turns *turns = conn->turns;
 
     if (conn->turn == NULL)
@@ -162,7 +169,7 @@ void ct_turns_settle(struct ct_conn *conn)
 
 bool ct_turns_is_over(struct ct_conn *conn)
 {
-    return conn->turn != NULL && used_of(conn->turns, conn->turn) >= CT_TURN_BYTES;
+    return conn->turn != NULL && used_of(conn->turns, conn->turn) >= most_of(conn->turns);
 }
 
 size_t ct_turns_queue(struct ct_conn *conn, size_t before, size_t now)
@@ -177,14 +184,14 @@ size_t ct_turns_queue(struct ct_conn *conn, size_t before, size_t now)
 
 static void on_timer(uv_timer_t *timer)
 {
-    (void)timer; /* that the loop turns is enough */
+    (void)timer; /* that the loop turns is enough: on_turn comes next */
 }
 
-/* Have the loop come back for those that wait. */
+/* Have the loop come back for those that wait: in the next turn, of one that is alone at once. */
 static void await(struct ct_turns *turns)
 {
     if (turns->first != NULL)
-        (void)uv_timer_start(&turns->timer, on_timer, 1, 0);
+        (void)uv_timer_start(&turns->timer, on_timer, is_alone(turns) ? 0 : 1, 0);
 }
 
 static void put_last(struct ct_turns *turns, struct ct_turn_account *account)
@@ -236,7 +243,7 @@ static void serve(struct ct_turns *turns, struct ct_turn_account *account)
     struct ct_conn *resumed[CT_TURN_RESUMED];
     size_t count = 0;
 
-    if (used_of(turns, account) < CT_TURN_BYTES)
+    if (used_of(turns, account) < most_of(turns))
         for (struct ct_turn_queue *queue = choose(account);
              count < CT_TURN_RESUMED && queue->first != NULL;) {
             resumed[count] = queue->first;
@@ -248,15 +255,16 @@ static void serve(struct ct_turns *turns, struct ct_turn_account *account)
         ct_conn_resume(resumed[i]);
 }
 
-static void on_turn(uv_check_t *check)
+static void on_turn(uv_prepare_t *prepare)
 {
-    struct ct_turns *turns = check->data;
+    struct ct_turns *turns = prepare->data;
     struct ct_turn_account *last = turns->last;
     uint64_t passed_ms = uv_now(turns->loop) - turns->ms;
+    uint64_t passed = is_alone(turns) && passed_ms == 0 ? 1 : passed_ms;
 
     turns->ms += passed_ms;
-    turns->number += passed_ms;
-    if (passed_ms == 0) {
+    turns->number += passed;
+    if (passed == 0) {
         await(turns);
         return;
     }
@@ -278,16 +286,16 @@ static void on_turn(uv_check_t *check)
 void ct_turns_init(struct ct_turns *turns, uv_loop_t *loop)
 {
     *turns = (struct ct_turns){.loop = loop, .ms = uv_now(loop)};
-    (void)uv_check_init(loop, &turns->check);
+    (void)uv_prepare_init(loop, &turns->prepare);
     (void)uv_timer_init(loop, &turns->timer);
-    turns->check.data = turns;
-    (void)uv_check_start(&turns->check, on_turn);
-    uv_unref((uv_handle_t *)&turns->check);
+    turns->prepare.data = turns;
+    (void)uv_prepare_start(&turns->prepare, on_turn);
+    uv_unref((uv_handle_t *)&turns->prepare);
 }
 
 void ct_turns_close(struct ct_turns *turns, void *data, uv_close_cb on_closed)
 {
-    turns->check.data = turns->timer.data = data;
-    uv_close((uv_handle_t *)&turns->check, on_closed);
+    turns->prepare.data = turns->timer.data = data;
+    uv_close((uv_handle_t *)&turns->prepare, on_closed);
     uv_close((uv_handle_t *)&turns->timer, on_closed);
 }

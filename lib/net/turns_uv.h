@@ -5,14 +5,17 @@
  *   turn n+1   account a: a few of those that waited go on, the rest wait        b: read   ...
  *
  * Work is counted in bytes: of input, of what is sent, at least so many for a message and for a
- * handshake of TLS, and a byte for each nanosecond where it took longer. Who used more than its
- * turn owes the rest to the next ones. Of an account those that got nothing and those that were
- * served go on by turns, and so do accounts.
+ * handshake of TLS, and a byte for each nanosecond where it took longer. It is a token bucket: a
+ * turn's worth comes in with each turn, and what is not used is saved up to a burst, so that who
+ * comes now and then (a handshake, a JOIN) does not wait at all. Who used more owes the rest to the
+ * next turns. Of an account those that got nothing and those that were served go on by turns, and
+ * so do accounts.
  *
- * A turn lasts a millisecond, of which an account can fill about a quarter: most of the time nobody
- * else has to wait for it at all. An account that is alone is not limited: thousands of nodes of
- * one network that come at once to an idle daemon are not kept waiting for nobody. Nothing is done
- * for accounts that stay below. All on the loop's thread. */
+ * A turn lasts a millisecond, of which an account can fill about an eighth: most of the time nobody
+ * else has to wait for it at all. An account that is alone may have more, and again as soon as
+ * the loop has looked at all others: thousands of nodes of one network that come at once to an idle
+ * daemon are not kept waiting for nobody, and who comes meanwhile waits for 16 ms at most. Nothing
+ * is done for accounts that stay below. All on the loop's thread. */
 #ifndef CT_NET_TURNS_UV_H
 #define CT_NET_TURNS_UV_H
 
@@ -24,11 +27,13 @@
 struct ct_conn;
 
 enum {
-    CT_TURN_BYTES = 256 << 10,     /* of an account: a quarter of a millisecond */
+    CT_TURN_BYTES = 128 << 10,     /* of an account: an eighth of a millisecond */
+    CT_TURN_BURST = 1 << 20,       /* that an account can have saved: a millisecond */
+    CT_TURN_ALONE = 16 << 20,      /* of one that is alone: as many handshakes as are accepted */
     CT_TURN_ALONE_MS = 2000,       /* two heartbeats: after them without another, one is alone */
     CT_TURN_HANDSHAKE = 128 << 10, /* as which a handshake counts */
     CT_TURN_MESSAGE = 4 << 10,     /* as which a message counts beside its bytes */
-    CT_TURN_DEBT = 16,             /* turns that an account may owe */
+    CT_TURN_DEBT = 32,             /* turns after which it owes nothing */
     CT_TURN_RESUMED = 8,           /* connections of an account that go on in a turn */
     CT_TURN_ACCOUNTS = 16,         /* accounts of which some do */
     CT_TURN_BUCKETS = 1024,
@@ -39,9 +44,9 @@ struct ct_turn_account;
 
 struct ct_turns {
     uv_loop_t *loop;
-    uv_check_t check;           /* the end of a turn of the loop */
-    uv_timer_t timer;           /* somebody waits: until the next turn */
-    uint64_t number, ms;        /* of the turn; when it began */
+    uv_prepare_t prepare; /* before the loop waits for input: what the timer is for comes first */
+    uv_timer_t timer;     /* somebody waits: until the next turn */
+    uint64_t number, ms;  /* of the turn; when it began */
     uint64_t began_ns, charged; /* the work under way: since when, as how many bytes it counts */
     struct ct_turn_account *latest;       /* for which something was done last; NULL: it has gone */
     uint64_t mixed_ms;                    /* when that was another one than before */

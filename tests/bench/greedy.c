@@ -247,14 +247,15 @@ static void on_close(struct ct_conn *conn, const struct ct_error *why)
 
 static void begin(struct one *one)
 {
-    static const struct ct_conn_callbacks callbacks = {on_open, on_message, on_close, NULL};
+    static const struct ct_conn_callbacks callbacks = {
+        .on_open = on_open, .on_message = on_message, .on_close = on_close};
     const unsigned number = one->number;
     struct ct_error err = {0};
 
     greedy.serial++;
     *one = (struct one){.number = number, .id = {greedy.serial, 4711}};
-    (void)snprintf(one->job, sizeof one->job, role_of(one) == 6 ? "" : "greedy-%" PRIu64,
-                   greedy.serial);
+    if (role_of(one) != 6)
+        (void)snprintf(one->job, sizeof one->job, "greedy-%" PRIu64, greedy.serial);
     greedy.options.job = one->job;
     greedy.options.seed = greedy.serial;
     if (ct_conn_connect(&greedy.loop, &greedy.endpoint, &greedy.options, &callbacks, one,
