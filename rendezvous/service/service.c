@@ -223,6 +223,10 @@ static void on_hello(struct ct_service *service, struct ct_service_link *link,
                        "to %d): install its release of ctrun there",
                        hello->host, hello->protocol, CT_WIRE_OLDEST, CT_WIRE_PROTOCOL);
         ct_service_refuse(service, link->number, CT_EPROTOCOL, 0, text);
+    } else if (!is_admin && hello->job[0] == '\0') {
+        (void)snprintf(text, sizeof(text), "host %s names no job: give its nodes one --rdzv_id",
+                       hello->host);
+        ct_service_refuse(service, link->number, CT_EUSAGE, 0, text);
     } else if (ct_service_lets_in(service, link, is_admin, job, &why) != 0) {
         ct_error_prefix(&why, "host %s", hello->host);
         ct_service_refuse(service, link->number, CT_EAUTH, 0, why.text);

@@ -206,6 +206,18 @@ Test(service, a_peer_with_the_key_of_another_job_is_refused)
     ct_service_free(b.service);
 }
 
+/* ctrun does not ask for that; a stranger's program may. */
+Test(service, a_node_that_names_no_job_is_refused)
+{
+    struct bench b;
+    begin(&b, NULL);
+    struct peer *peer = open_peer(&b, 0);
+    hello(&b, peer, "", CT_WIRE_PROTOCOL);
+    cr_assert_eq(peer->refused, CT_EUSAGE);
+    cr_assert_not_null(strstr(peer->text, "names no job"), "%s", peer->text);
+    ct_service_free(b.service);
+}
+
 Test(service, a_node_that_followed_a_newer_daemon_is_not_taken)
 {
     struct bench b;
