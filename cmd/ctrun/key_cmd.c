@@ -4,9 +4,9 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "cli/cli_options.h"
-#include "net/key.h"
-#include "net/key_ring.h"
-#include "net/munge.h"
+#include "keys/key.h"
+#include "keys/key_ring.h"
+#include "keys/munge.h"
 
 #include <pwd.h>
 #include <stdio.h>

@@ -10,7 +10,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
-#include "net/certificates.h"
+#include "keys/certificates.h"
 #include "rendezvous/service/accounts.h"
 
 #include <stdbool.h>

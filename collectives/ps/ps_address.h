@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "collectives/ps/protocol.h"
+#include "keys/key.h"
 #include "net/endpoint.h"
-#include "net/key.h"
 
 #include <stdbool.h>
 

@@ -73,6 +73,24 @@ void ct_put_hex(const void *bytes, size_t count, char *ret_text)
     ret_text[2 * count] = '\0';
 }
 
+int ct_hex_digit(char letter)
+{
+    return letter >= '0' && letter <= '9'   ? letter - '0'
+           : letter >= 'a' && letter <= 'f' ? letter - 'a' + 10
+           : letter >= 'A' && letter <= 'F' ? letter - 'A' + 10
+                                            : -1;
+}
+
+bool ct_secret_equal(const void *a, const void *b, size_t size)
+{
+    const volatile unsigned char *left = a, *right = b; /* volatile: all of them are looked at */
+    unsigned char differ = 0;
+
+    for (size_t i = 0; i < size; i++)
+        differ |= (unsigned char)(left[i] ^ right[i]);
+    return differ == 0;
+}
+
 void ct_buf_init(struct ct_buf *buf, size_t limit)
 {
     *buf = (struct ct_buf){.limit = limit};

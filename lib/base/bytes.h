@@ -19,6 +19,11 @@ uint32_t ct_get_be32(const void *at);
 
 /* Write `count` bytes as 2 * count lower case hexadecimal digits, terminated. */
 void ct_put_hex(const void *bytes, size_t count, char *ret_text);
+/* Return the value of a hexadecimal digit in either case; -1: it is none. */
+int ct_hex_digit(char letter);
+
+/* Return whether `size` bytes are equal; the time that it takes does not tell how many are. */
+bool ct_secret_equal(const void *a, const void *b, size_t size);
 
 struct ct_buf {
     char *data; /* data[0 .. size), and a terminator behind it unless NULL */

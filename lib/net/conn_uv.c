@@ -404,6 +404,13 @@ static bool must_wait(struct ct_conn *conn)
            ct_turns_is_over(conn);
 }
 
+/* In a crowd of one account, with nobody else there, the first words of each are heard at once:
+ * they tell it from the strangers, of whom few have a place (listen_uv.c). */
+static bool may_introduce_itself(const struct ct_conn *conn)
+{
+    return !conn->spoke && conn->turns != NULL && ct_turns_is_alone(conn->turns);
+}
+
 static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
 {
     struct ct_conn *conn = stream->data;
@@ -444,7 +451,8 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
     struct ct_conn *conn = handle->data;
 
     (void)suggested;
-    *buf = must_wait(conn) ? uv_buf_init(NULL, 0) : uv_buf_init(conn->chunk, CT_CONN_CHUNK);
+    *buf = must_wait(conn) && !may_introduce_itself(conn) ? uv_buf_init(NULL, 0)
+                                                          : uv_buf_init(conn->chunk, CT_CONN_CHUNK);
 }
 
 void ct_conn_resume(struct ct_conn *conn)

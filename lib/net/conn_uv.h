@@ -16,9 +16,9 @@
 #define CT_NET_CONN_UV_H
 
 #include "base/error.h"
+#include "keys/grant.h"
+#include "keys/key.h"
 #include "net/endpoint.h"
-#include "net/grant.h"
-#include "net/key.h"
 #include "wire/wire.h"
 
 #include <stdbool.h>

@@ -3,7 +3,7 @@
 #ifndef CT_NET_HTTP_REQUEST_H
 #define CT_NET_HTTP_REQUEST_H
 
-#include "net/grant.h"
+#include "keys/grant.h"
 #include "net/web_tls.h"
 
 #include <stdbool.h>

@@ -17,8 +17,8 @@
 #ifndef CT_NET_LISTEN_UV_H
 #define CT_NET_LISTEN_UV_H
 
+#include "keys/key_ring.h"
 #include "net/conn_uv.h"
-#include "net/key_ring.h"
 
 struct ct_listener;
 

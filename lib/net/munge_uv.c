@@ -9,7 +9,7 @@
 
 #include "base/assert.h"
 #include "base/str.h"
-#include "net/munge.h"
+#include "keys/munge.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  * never prove a key send none, and the object is most of what a connection costs. */
 #include "net/tls_inner.h"
 
-#include "net/tls_context.h"
+#include "keys/tls_context.h"
 
 #include "base/assert.h"
 #include "base/str.h"
@@ -74,7 +74,7 @@ static int use_session(SSL *end, const EVP_MD *hash, const unsigned char **ret_n
 static int answer(struct ct_tls *tls, const struct ct_key *key, const char *key_tag,
                   const char *job_tag, SSL_SESSION **ret_session)
 {
-    char all[CT_TLS_TAG];
+    char all[CT_PSK_TAG];
 
     memcpy(tls->job_tag, job_tag, sizeof(tls->job_tag));
     *ret_session = session_for(tls, key, key_tag, job_tag);
@@ -88,7 +88,7 @@ static int answer(struct ct_tls *tls, const struct ct_key *key, const char *key_
 static int find_session(SSL *end, const unsigned char *name, size_t size, SSL_SESSION **ret_session)
 {
     struct ct_tls *tls = tls_of(end);
-    char key_tag[CT_TLS_TAG], job_tag[CT_TLS_TAG];
+    char key_tag[CT_PSK_TAG], job_tag[CT_PSK_TAG];
 
     *ret_session = NULL;
     if (ct_tls_munge_is(tls->munge, name, size, job_tag)) {
@@ -522,7 +522,7 @@ bool ct_tls_user(const struct ct_tls *tls, unsigned *ret_uid)
 
 bool ct_tls_is_for(const struct ct_tls *tls, const char *job)
 {
-    char tag[CT_TLS_TAG];
+    char tag[CT_PSK_TAG];
 
     if (tls->is_for_all || tls->peer.is_believed)
         return true;

@@ -35,15 +35,14 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "net/key.h"
-#include "net/key_ring.h"
-#include "net/munge.h"
+#include "keys/key.h"
+#include "keys/key_ring.h"
+#include "keys/munge.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
 enum {
-    CT_TLS_TAG = 17,              /* 16 hex digits and a terminator */
     CT_TLS_ALERT = 7,             /* bytes of an alert in clear */
     CT_TLS_HANDSHAKE = 128 << 10, /* bytes that may come before a peer has proved anything */
 };

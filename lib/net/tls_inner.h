@@ -2,8 +2,8 @@
 #ifndef CT_NET_TLS_INNER_H
 #define CT_NET_TLS_INNER_H
 
-#include "net/certificates.h"
-#include "net/psk.h"
+#include "keys/certificates.h"
+#include "keys/psk.h"
 #include "net/tls.h"
 #include "net/tls_munge.h"
 
@@ -24,9 +24,9 @@ struct ct_tls {
     bool alerted;                         /* told so, without `end` */
     unsigned char opening[CT_TLS_HEADER]; /* the peer's first bytes */
     size_t opening_size;
-    char key_tag[CT_TLS_TAG];   /* a client's */
-    char job_tag[CT_TLS_TAG];   /* the client's job; on a server known once a client named it */
-    char peer_key[CT_TLS_TAG];  /* on a server: the other key that a client offered; "" */
+    char key_tag[CT_PSK_TAG];   /* a client's */
+    char job_tag[CT_PSK_TAG];   /* the client's job; on a server known once a client named it */
+    char peer_key[CT_PSK_TAG];  /* on a server: the other key that a client offered; "" */
     char name[CT_PSK_NAME];     /* on a client: the identity it sends */
     struct ct_tls_munge *munge; /* NULL: no credential of munge is shown */
     size_t fed;                 /* before it was ready */

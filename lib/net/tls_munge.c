@@ -74,7 +74,7 @@ void ct_tls_munge_opened(struct ct_tls_munge *munge, const struct ct_key_ring *r
 }
 
 bool ct_tls_munge_is(const struct ct_tls_munge *munge, const void *name, size_t size,
-                     char ret_job_tag[CT_TLS_TAG])
+                     char ret_job_tag[CT_PSK_TAG])
 {
     char text[CT_MUNGE_CREDENTIAL];
 

@@ -2,10 +2,10 @@
 #ifndef CT_NET_TLS_MUNGE_H
 #define CT_NET_TLS_MUNGE_H
 
-#include "net/grant.h"
-#include "net/key_ring.h"
-#include "net/openssl.h"
-#include "net/psk_munge.h"
+#include "keys/grant.h"
+#include "keys/key_ring.h"
+#include "keys/openssl.h"
+#include "keys/psk_munge.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,7 +38,7 @@ void ct_tls_munge_opened(struct ct_tls_munge *munge, const struct ct_key_ring *r
 
 /* Is the identity that a client sends that of the credential, which is open? Its job. */
 bool ct_tls_munge_is(const struct ct_tls_munge *munge, const void *name, size_t size,
-                     char ret_job_tag[CT_TLS_TAG]);
+                     char ret_job_tag[CT_PSK_TAG]);
 
 /* Return why a handshake with a credential failed, on either end; 0: `reason` of OpenSSL has
  * nothing to do with one, or there is none (NULL). */

@@ -108,7 +108,7 @@ void ct_turns_leave(struct ct_turns *turns, struct ct_conn *conn)
 
 /* ---- what they use ---- */
 
-static bool is_alone(const struct ct_turns *turns)
+bool ct_turns_is_alone(const struct ct_turns *turns)
 {
     return uv_now(turns->loop) - turns->mixed_ms >= CT_TURN_ALONE_MS;
 }
@@ -116,14 +116,14 @@ static bool is_alone(const struct ct_turns *turns)
 /* What an account may use before it waits. */
 static size_t most_of(const struct ct_turns *turns)
 {
-    return is_alone(turns) ? CT_TURN_ALONE : CT_TURN_BURST;
+    return ct_turns_is_alone(turns) ? CT_TURN_ALONE : CT_TURN_BURST;
 }
 
 /* What it has used and not got back yet by turns that passed. */
 static size_t used_of(const struct ct_turns *turns, struct ct_turn_account *account)
 {
     uint64_t passed = turns->number - account->number;
-    size_t share = is_alone(turns) ? CT_TURN_ALONE : CT_TURN_BYTES;
+    size_t share = ct_turns_is_alone(turns) ? CT_TURN_ALONE : CT_TURN_BYTES;
 
     account->number = turns->number;
     if (passed >= CT_TURN_DEBT || account->used <= passed * share)
@@ -191,7 +191,7 @@ static void on_timer(uv_timer_t *timer)
 static void await(struct ct_turns *turns)
 {
     if (turns->first != NULL)
-        (void)uv_timer_start(&turns->timer, on_timer, is_alone(turns) ? 0 : 1, 0);
+        (void)uv_timer_start(&turns->timer, on_timer, ct_turns_is_alone(turns) ? 0 : 1, 0);
 }
 
 static void put_last(struct ct_turns *turns, struct ct_turn_account *account)
@@ -260,7 +260,7 @@ static void on_turn(uv_prepare_t *prepare)
     struct ct_turns *turns = prepare->data;
     struct ct_turn_account *last = turns->last;
     uint64_t passed_ms = uv_now(turns->loop) - turns->ms;
-    uint64_t passed = is_alone(turns) && passed_ms == 0 ? 1 : passed_ms;
+    uint64_t passed = ct_turns_is_alone(turns) && passed_ms == 0 ? 1 : passed_ms;
 
     turns->ms += passed_ms;
     turns->number += passed;

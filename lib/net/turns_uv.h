@@ -29,7 +29,7 @@ struct ct_conn;
 enum {
     CT_TURN_BYTES = 128 << 10,     /* of an account: an eighth of a millisecond */
     CT_TURN_BURST = 1 << 20,       /* that an account can have saved: a millisecond */
-    CT_TURN_ALONE = 16 << 20,      /* of one that is alone: as many handshakes as are accepted */
+    CT_TURN_ALONE = 16 << 20,      /* of one that is alone */
     CT_TURN_ALONE_MS = 2000,       /* two heartbeats: after them without another, one is alone */
     CT_TURN_HANDSHAKE = 128 << 10, /* as which a handshake counts */
     CT_TURN_MESSAGE = 4 << 10,     /* as which a message counts beside its bytes */
@@ -76,6 +76,9 @@ void ct_turns_settle(struct ct_conn *conn);
 /* So many bytes wait for the peer now, `before` there were so many: return how many wait for its
  * account; SIZE_MAX: that is not known. */
 size_t ct_turns_queue(struct ct_conn *conn, size_t before, size_t now);
+
+/* Return whether one account has been alone for so long that it is as good as not limited. */
+bool ct_turns_is_alone(const struct ct_turns *turns);
 
 /* Return whether its account has had its turn. */
 bool ct_turns_is_over(struct ct_conn *conn);

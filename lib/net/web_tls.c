@@ -1,8 +1,8 @@
 /* See web_tls.h. OpenSSL between two memory BIOs, as in tls.c. */
 #include "net/web_tls.h"
 
-#include "net/key.h"
-#include "net/openssl.h"
+#include "keys/key.h"
+#include "keys/openssl.h"
 
 #include "base/assert.h"
 #include "base/str.h"
@@ -185,15 +185,9 @@ size_t ct_web_token(const char *authorization, char ret_token[CT_WEB_TOKEN_MAX +
     return length;
 }
 
-/* All of the token is looked at, whatever comes. */
 bool ct_web_identity_accepts(const struct ct_web_identity *identity, const char *token, size_t size)
 {
-    size_t length = strlen(identity->token);
-    unsigned different = size != length;
-
-    for (size_t i = 0; i < length; i++)
-        different |= (unsigned char)identity->token[i] ^ (unsigned char)(i < size ? token[i] : 0);
-    return different == 0;
+    return size == strlen(identity->token) && ct_secret_equal(token, identity->token, size);
 }
 
 /* ---- a connection ---- */

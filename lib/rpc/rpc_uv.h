@@ -21,8 +21,8 @@
 #ifndef CT_RPC_RPC_UV_H
 #define CT_RPC_RPC_UV_H
 
+#include "keys/key.h"
 #include "net/endpoint.h"
-#include "net/key.h"
 #include "wire/wire.h"
 
 #include <stdbool.h>

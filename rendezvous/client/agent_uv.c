@@ -3,8 +3,8 @@
 
 #include "base/assert.h"
 #include "base/str.h"
+#include "keys/key_source.h"
 #include "net/conn_uv.h"
-#include "net/key_source.h"
 #include "rendezvous/client/endpoints.h"
 
 #include <inttypes.h>

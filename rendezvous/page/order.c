@@ -1,7 +1,7 @@
 /* See order.h. */
 #include "rendezvous/page/order.h"
 
-#include "net/openssl.h"
+#include "keys/openssl.h"
 #include "rendezvous/service/admin.h"
 
 #include "base/assert.h"
@@ -130,18 +130,6 @@ static int put_mark(const struct ct_key *key, const char *text, size_t size,
     return 0;
 }
 
-/* The time that it takes tells nothing of the mark. */
-static bool is_equal(const char *a, const char *b)
-{
-    unsigned char differ = 0;
-
-    if (strlen(a) != CT_PAGE_MARK - 1)
-        return false;
-    for (size_t i = 0; i < CT_PAGE_MARK - 1; i++)
-        differ |= (unsigned char)(a[i] ^ b[i]);
-    return differ == 0;
-}
-
 static bool is_fresh(const struct ct_page_orders *orders, uint64_t now_ms, const char *nonce)
 {
     size_t length = strlen(orders->server);
@@ -196,7 +184,8 @@ int ct_page_orders_take(struct ct_page_orders *orders, uint64_t now_ms,
         code = put_mark(key, text, (size_t)(lines[LINE_MARK] - copy) - 1, mark, err);
     if (code != 0)
         return code;
-    if (!is_equal(lines[LINE_MARK], mark))
+    if (strlen(lines[LINE_MARK]) != CT_PAGE_MARK - 1 ||
+        !ct_secret_equal(lines[LINE_MARK], mark, CT_PAGE_MARK - 1))
         return ct_error_set(err, CT_EAUTH, "the order was not made with key %s",
                             ret_order->grant->id);
     code = ct_grant_may(ret_order->grant, CT_RIGHT_ORDER, ret_order->job, uid, err);

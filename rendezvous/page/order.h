@@ -15,7 +15,7 @@
 #define CT_RENDEZVOUS_PAGE_ORDER_H
 
 #include "base/error.h"
-#include "net/key_ring.h"
+#include "keys/key_ring.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -14,7 +14,7 @@
 #define CT_RENDEZVOUS_SERVICE_REPLICA_LINKS_UV_H
 
 #include "base/clock.h"
-#include "net/key.h"
+#include "keys/key.h"
 #include "rendezvous/replica/replica.h"
 
 #include <uv.h>

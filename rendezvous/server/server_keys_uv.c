@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/str.h"
-#include "net/certificates.h"
+#include "keys/certificates.h"
 
 #include <stdio.h>
 #include <unistd.h>

@@ -16,8 +16,8 @@
 #include "rendezvous/server/server_uv.h"
 
 #include "base/log/log_limit.h"
+#include "keys/key.h"
 #include "net/conn_uv.h"
-#include "net/key.h"
 #include "net/listen_uv.h"
 #include "rendezvous/holder/holder.h"
 #include "rendezvous/server/replica_links_uv.h"

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log/log.h"
-#include "net/key_ring.h"
+#include "keys/key_ring.h"
 #include "rendezvous/holder/holder.h"
 #include "wire/wire.h"
 

@@ -16,7 +16,7 @@
 #define CT_RENDEZVOUS_SERVICE_H
 
 #include "base/bytes.h"
-#include "net/grant.h"
+#include "keys/grant.h"
 #include "rendezvous/core/core.h"
 #include "rendezvous/service/accounts.h"
 #include "rendezvous/store/store.h"

@@ -6,7 +6,7 @@
 #ifndef CT_RENDEZVOUS_TCPSTORE_HUB_UV_H
 #define CT_RENDEZVOUS_TCPSTORE_HUB_UV_H
 
-#include "net/key.h"
+#include "keys/key.h"
 #include "rendezvous/tcpstore/tcpstore_uv.h"
 
 struct ct_tcpstore_hub;

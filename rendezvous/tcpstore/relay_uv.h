@@ -8,8 +8,8 @@
 #ifndef CT_RENDEZVOUS_TCPSTORE_RELAY_UV_H
 #define CT_RENDEZVOUS_TCPSTORE_RELAY_UV_H
 
+#include "keys/key.h"
 #include "net/endpoint.h"
-#include "net/key.h"
 
 #include <uv.h>
 

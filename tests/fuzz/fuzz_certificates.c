@@ -8,9 +8,9 @@
  * made anew by the openssl program. */
 #include "base/assert.h"
 #include "base/fs.h"
-#include "net/certificate_reader.h"
-#include "net/certificate_uri.h"
-#include "net/key_source.h"
+#include "keys/certificate_reader.h"
+#include "keys/certificate_uri.h"
+#include "keys/key_source.h"
 #include "net/tls.h"
 #include "site_ca.h"
 

@@ -1,8 +1,8 @@
 /* Fuzz: a key ring's file, the name of a key that a client sends, and a token. What is taken is
  * what the ring says, and nothing is found that was not put there. */
 #include "base/assert.h"
-#include "net/key_ring.h"
-#include "net/psk.h"
+#include "keys/key_ring.h"
+#include "keys/psk.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static void check_names(const char *text, size_t size)
 {
     static const struct ct_key zero;
     static struct ct_key_ring *ring;
-    char key_tag[CT_TLS_TAG], job_tag[CT_TLS_TAG], name[CT_PSK_NAME];
+    char key_tag[CT_PSK_TAG], job_tag[CT_PSK_TAG], name[CT_PSK_NAME];
 
     if (ring == NULL && ct_key_ring_of(&zero, true, &ring, NULL) != 0)
         abort();

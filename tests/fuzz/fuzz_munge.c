@@ -1,7 +1,7 @@
 /* Fuzz: the extension pre_shared_key of a stranger's hello, in which a credential of munge may be.
  * What is found is one as munged makes it, and reads back from its identity. */
 #include "base/assert.h"
-#include "net/psk_munge.h"
+#include "keys/psk_munge.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check(const char *credential)
 {
-    char name[CT_PSK_MUNGE], job[CT_TLS_TAG], again[CT_MUNGE_CREDENTIAL];
+    char name[CT_PSK_MUNGE], job[CT_PSK_TAG], again[CT_MUNGE_CREDENTIAL];
     size_t size = strlen(credential);
 
     CT_ASSERT(size > 7 && size < CT_MUNGE_CREDENTIAL);
@@ -24,12 +24,12 @@ static void check(const char *credential)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char credential[CT_MUNGE_CREDENTIAL], job[CT_TLS_TAG];
+    char credential[CT_MUNGE_CREDENTIAL], job[CT_PSK_TAG];
 
     if (ct_psk_munge_find(data, size, credential))
         check(credential);
     if (ct_psk_munge_parse(data, size, job, credential)) {
-        CT_ASSERT(strlen(job) == CT_TLS_TAG - 1);
+        CT_ASSERT(strlen(job) == CT_PSK_TAG - 1);
         check(credential);
     }
     return 0;

@@ -3,7 +3,7 @@
 #define CT_CLI_KEY_OPTION_H
 
 #include "config/config.h"
-#include "net/key_source.h"
+#include "keys/key_source.h"
 
 /* Return what the configuration names, as long as it lives. */
 static inline struct ct_key_source key_option_source(const struct ct_config *cfg)

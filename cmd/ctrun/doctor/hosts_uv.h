@@ -4,7 +4,7 @@
 #define CT_CTRUN_DOCTOR_HOSTS_UV_H
 
 #include "cmd/ctrun/doctor/core/doctor.h"
-#include "net/key.h"
+#include "keys/key.h"
 
 struct doctor_question {
     const struct ct_key *key; /* NULL: in clear */

@@ -11,8 +11,8 @@
 #include "hardware/gpus.h"
 #include "hardware/health.h"
 #include "hardware/nproc.h"
+#include "keys/munge.h"
 #include "launch/cgroup.h"
-#include "net/munge.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -8,9 +8,9 @@
 #include "base/str.h"
 #include "cmd/ctrun/agent/host/local_socket.h"
 #include "cmd/ctrun/cli/key_option.h"
+#include "keys/key.h"
 #include "net/conn_uv.h"
 #include "net/endpoint.h"
-#include "net/key.h"
 #include "rendezvous/service/admin.h"
 
 #include <pwd.h>

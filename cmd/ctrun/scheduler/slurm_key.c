@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
-#include "net/key.h"
+#include "keys/key.h"
 
 #include <errno.h>
 #include <limits.h>

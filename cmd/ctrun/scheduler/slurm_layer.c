@@ -4,7 +4,7 @@
 #include "base/assert.h"
 #include "base/str.h"
 #include "cmd/ctrun/cli/key_option.h"
-#include "net/munge.h"
+#include "keys/munge.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 
 #include "base/fs.h"
 #include "base/str.h"
-#include "net/munge.h"
+#include "keys/munge.h"
 #include "slurm/slurm_conf.h"
 
 #include <stdio.h>

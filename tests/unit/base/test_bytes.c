@@ -161,3 +161,23 @@ Test(bytes, json_numbers_read_back_as_the_same_double)
     cr_assert_str_eq(ct_buf_str(&buf), "1800000", "counts are whole, for readers of all kinds");
     ct_buf_deinit(&buf);
 }
+
+Test(bytes, hexadecimal_digits_are_read_in_either_case)
+{
+    static const char digits[] = "0123456789abcdefABCDEF";
+
+    for (int i = 0; digits[i] != '\0'; i++)
+        cr_assert_eq(ct_hex_digit(digits[i]), i < 16 ? i : i - 6);
+    for (const char *none = "/:@G`g \xff"; *none != '\0'; none++)
+        cr_assert_eq(ct_hex_digit(*none), -1);
+    cr_assert_eq(ct_hex_digit('\0'), -1);
+}
+
+Test(bytes, secrets_are_equal_when_each_of_their_bytes_is)
+{
+    cr_assert(ct_secret_equal("secret", "secret", 6));
+    cr_assert(ct_secret_equal("secretA", "secretB", 6));
+    cr_assert_not(ct_secret_equal("Secret", "secret", 6));
+    cr_assert_not(ct_secret_equal("secreT", "secret", 6));
+    cr_assert(ct_secret_equal("a", "b", 0));
+}

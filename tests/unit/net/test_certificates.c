@@ -1,6 +1,6 @@
 /* Certificates in place of a key, as a filter over buffers: two engines, and a wire that the test
  * holds in its hand; and clients that are OpenSSL's own, which show what ours would not load. */
-#include "net/certificates.h"
+#include "keys/certificates.h"
 
 #include "certificate_site.h"
 #include "net/tls.h"

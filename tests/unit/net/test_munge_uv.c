@@ -1,10 +1,10 @@
 /* Links of users whom a real munged names. */
 #include "net_test.h"
 
+#include "keys/munge.h"
+#include "keys/psk_munge.h"
 #include "munged.h"
 #include "net/conn_inner_uv.h"
-#include "net/munge.h"
-#include "net/psk_munge.h"
 
 #include <criterion/criterion.h>
 #include <netinet/in.h>

@@ -1,6 +1,8 @@
 /* The TLS engine without sockets: two engines, and a wire that the test holds in its hand. */
 #include "net/tls.h"
 
+#include "keys/psk.h"
+
 #include "base/number/rng.h"
 
 #include <criterion/criterion.h>
@@ -165,7 +167,7 @@ Test(tls, a_large_text_arrives_whole)
 Test(tls, another_key_is_refused_and_both_ends_say_so)
 {
     long c, s;
-    char tag[CT_TLS_TAG * 4];
+    char tag[CT_PSK_TAG * 4];
 
     make(&key_b, &key_a);
     shake(SIZE_MAX, &c, &s);

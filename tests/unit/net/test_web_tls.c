@@ -1,7 +1,7 @@
 /* A certificate and a token for an HTTP server: web_tls.h, with OpenSSL's own client. */
 #include "net/web_tls.h"
 
-#include "net/openssl.h"
+#include "keys/openssl.h"
 #include "test_pem.h"
 
 #include "base/assert.h"

@@ -17,7 +17,7 @@
 #include "base/log/log.h"
 #include "cmd/ctrun/agent/job/launch_job.h"
 #include "endpoint_list.h"
-#include "net/certificates.h"
+#include "keys/certificates.h"
 #include "rendezvous/page/page_uv.h"
 #include "rendezvous/server/server_uv.h"
 #include "slurm/scontrol_uv.h"
