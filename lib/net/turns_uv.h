@@ -14,7 +14,7 @@
  * A turn lasts a millisecond, of which an account can fill about an eighth: most of the time nobody
  * else has to wait for it at all. An account that is alone may have more, and again as soon as
  * the loop has looked at all others: thousands of nodes of one network that come at once to an idle
- * daemon are not kept waiting for nobody, and who comes meanwhile waits for 16 ms at most. Nothing
+ * daemon are not kept waiting for nobody, and who comes meanwhile waits for about 16 ms. Nothing
  * is done for accounts that stay below. All on the loop's thread. */
 #ifndef CT_NET_TURNS_UV_H
 #define CT_NET_TURNS_UV_H
