@@ -260,11 +260,11 @@ static void tell_out(const struct sweep *sweep, int i)
     const struct ct_sweep_trial *trial = &sweep->trials[i];
     int rung = sweep->decisions[i].out;
 
-    if (trial->failed || trial->finished)
+    if (trial->failed)
         return;
-    ct_command_note("trial %d is stopped: %s: %s %.4g after 1/%d of the steps is among the worst "
-                    "half",
-                    i, sweep->facts[i].label, sweep->metric, trial->value[rung],
+    ct_command_note("trial %d %s: %s: %s %.4g after 1/%d of the steps is among the worst half", i,
+                    trial->finished ? "ended before it could be stopped" : "is stopped",
+                    sweep->facts[i].label, sweep->metric, trial->value[rung],
                     1 << (sweep->rules.rungs - rung));
 }
 
