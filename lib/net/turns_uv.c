@@ -135,7 +135,6 @@ static size_t used_of(const struct ct_turns *turns, struct ct_turn_account *acco
 
 void ct_turns_charge(struct ct_conn *conn, size_t bytes)
 {
-    const size_t most = CT_TURN_ALONE;
     struct ct_turns *turns = conn->turns;
 
     if (conn->turn == NULL)
@@ -146,8 +145,7 @@ void ct_turns_charge(struct ct_conn *conn, size_t bytes)
         turns->latest = conn->turn;
     }
     turns->charged += bytes;
-    size_t used = used_of(turns, conn->turn);
-    conn->turn->used = bytes < most - CT_MIN(used, most) ? used + bytes : most;
+    conn->turn->used = CT_MIN(used_of(turns, conn->turn) + bytes, (size_t)CT_TURN_ALONE);
 }
 
 void ct_turns_begin(const struct ct_conn *conn)
